@@ -1,0 +1,1 @@
+//! Planar samples to WAV: cropping, stitching, levels and writing.

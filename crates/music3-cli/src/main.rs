@@ -1,0 +1,3 @@
+//! The `music3` program.
+
+fn main() {}

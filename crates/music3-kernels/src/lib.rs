@@ -1,0 +1,1 @@
+//! Hot paths for concrete Burn backends, recognised at run time.

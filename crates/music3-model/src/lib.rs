@@ -1,0 +1,1 @@
+//! The five components of MiniMax-Music3 as generic Burn modules.

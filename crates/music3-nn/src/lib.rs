@@ -1,0 +1,1 @@
+//! One function per torch op with its rounding points, and the layers made of them.

@@ -1,0 +1,1 @@
+//! Development only: one generic test body, one named test per backend.

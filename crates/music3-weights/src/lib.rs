@@ -1,0 +1,1 @@
+//! Checkpoint folders to Burn modules, driven by the weights-mapping files.
