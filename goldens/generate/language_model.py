@@ -20,18 +20,18 @@ THREE_HEADS = {
     "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
 }
 GROUPED = {
-    "vocab_size": 131,
-    "hidden_size": 44,
-    "intermediate_size": 70,
+    "vocab_size": 73,
+    "hidden_size": 36,
+    "intermediate_size": 50,
     "num_hidden_layers": 2,
     "num_attention_heads": 6,
     "num_key_value_heads": 2,
-    "head_dim": 14,
+    "head_dim": 8,
     "rms_norm_eps": 1e-5,
     "max_position_embeddings": 640,
     "tie_word_embeddings": False,
     "attention_bias": False,
-    "rope_theta": 10000.0,
+    "rope_theta": 50000.0,
 }
 CONFIGS = [("three_heads", THREE_HEADS, [(1, 4), (2, 5), (17, 4)]), ("grouped", GROUPED, [(1, 4), (201, 6)])]
 

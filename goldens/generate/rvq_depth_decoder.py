@@ -6,18 +6,18 @@ from cases import DTYPES, Case, Draw, load, seeded_weights
 
 CONFIGS = [
     (
-        "three_heads",
-        {"hidden_size": 30, "num_layers": 3, "num_attention_heads": 3, "intermediate_size": 46, "audio_vocab_size": 13},
+        "five_heads",
+        {"hidden_size": 30, "num_layers": 2, "num_attention_heads": 5, "intermediate_size": 46, "audio_vocab_size": 13},
         [(1, 1), (3, 2), (2, 8), (1, 16)],
     ),
     (
         # Heads of 11: an odd width, which a kernel may not assume away.
         "odd_heads",
         {
-            "hidden_size": 44,
-            "num_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 70,
+            "hidden_size": 33,
+            "num_layers": 3,
+            "num_attention_heads": 3,
+            "intermediate_size": 50,
             "audio_vocab_size": 17,
             "num_codebooks": 8,
             "max_position_embeddings": 19,
