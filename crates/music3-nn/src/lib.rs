@@ -1,1 +1,15 @@
 //! One function per torch op with its rounding points, and the layers made of them.
+//!
+//! A bf16 torch module rounds at every op boundary, so an f32 forward is a different computation and not a better one.
+//! [`ops`] holds one function per torch op; each takes the [`Width`] its result is stored in and rounds exactly where
+//! torch rounds. Model code calls these functions and rounds nowhere else. [`layers`] holds the parameters.
+
+pub mod kv_cache;
+pub mod layers;
+pub mod ops;
+pub mod rotary;
+mod width;
+
+pub use kv_cache::{KvCache, LayerCache};
+pub use rotary::RotaryTable;
+pub use width::Width;

@@ -1,0 +1,74 @@
+//! Attention in the form of torch's MATH kernel.
+
+use burn::tensor::{Tensor, TensorData, backend::Backend};
+
+use super::{round, softmax, widen};
+use crate::Width;
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionMask {
+    /// All of them.
+    Full,
+    /// Those up to its own position; the last query is at the last key's position.
+    Causal,
+}
+
+/// Scores held at once: above this the queries are taken in blocks, which changes no value.
+const MAX_SCORES: usize = 1 << 26;
+
+/// Returns attention as torch's MATH kernel computes it: query, key and value widened to f32, scores, scale, mask,
+/// softmax and the product with the values in f32, one rounding at the end. The scale `head_dim^-1/2` is split evenly
+/// over query and key, as torch does.
+///
+/// Key and value heads may be fewer than query heads (grouped queries); they are never repeated.
+///
+/// # Shapes
+/// `query` `[batch, heads, queries, head_dim]`, `key` and `value` `[batch, kv_heads, keys, head_dim]` →
+/// `[batch, heads, queries, head_dim]`.
+pub fn scaled_dot_product_attention<B: Backend>(
+    query: Tensor<B, 4>,
+    key: Tensor<B, 4>,
+    value: Tensor<B, 4>,
+    mask: AttentionMask,
+    width: Width,
+) -> Tensor<B, 4> {
+    let [batch, heads, queries, head_dim] = query.dims();
+    let [_, kv_heads, keys, _] = key.dims();
+    let groups = heads / kv_heads;
+    let scale = (1.0 / (head_dim as f64).sqrt()).sqrt() as f32;
+    let query = widen(query).mul_scalar(scale);
+    let key = widen(key).mul_scalar(scale).swap_dims(2, 3);
+    let value = widen(value);
+
+    let block = (MAX_SCORES / (batch * heads * keys)).clamp(1, queries);
+    let mut outputs = Vec::with_capacity(queries.div_ceil(block));
+    for start in (0..queries).step_by(block) {
+        let len = block.min(queries - start);
+        let rows = query.clone().narrow(2, start, len).reshape([batch, kv_heads, groups * len, head_dim]);
+        let mut scores = rows.matmul(key.clone());
+        if mask == AttentionMask::Causal && queries > 1 {
+            let visible_from = keys - queries + start;
+            let bias = causal_bias(visible_from, len, keys, &scores.device());
+            scores = (scores.reshape([batch, heads, len, keys]) + bias).reshape([
+                batch,
+                kv_heads,
+                groups * len,
+                keys,
+            ]);
+        }
+        let probabilities = softmax(scores, 3, Width::F32);
+        outputs.push(probabilities.matmul(value.clone()).reshape([batch, heads, len, head_dim]));
+    }
+    let output = if outputs.len() == 1 { outputs.remove(0) } else { Tensor::cat(outputs, 2) };
+    round(output, width)
+}
+
+/// Returns zero where query `i` (at position `first + i`) sees the key, minus infinity where it does not.
+fn causal_bias<B: Backend>(first: usize, queries: usize, keys: usize, device: &B::Device) -> Tensor<B, 4> {
+    let mut bias = vec![0.0f32; queries * keys];
+    for (query, row) in bias.chunks_exact_mut(keys).enumerate() {
+        row[(first + query + 1).min(keys)..].fill(f32::NEG_INFINITY);
+    }
+    Tensor::from_data(TensorData::new(bias, [1, 1, queries, keys]), (device, burn::tensor::DType::F32))
+}

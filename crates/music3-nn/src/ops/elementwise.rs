@@ -1,0 +1,70 @@
+//! Elementwise ops. Each widens, computes in f32 and rounds once.
+
+use burn::tensor::{Tensor, backend::Backend};
+
+use super::{round, widen};
+use crate::Width;
+
+/// Returns `a + b`, broadcast.
+pub fn add<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    round(widen(a) + widen(b), width)
+}
+
+/// Returns `a - b`, broadcast.
+pub fn sub<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    round(widen(a) - widen(b), width)
+}
+
+/// Returns `a · b` elementwise, broadcast.
+pub fn mul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    round(widen(a) * widen(b), width)
+}
+
+/// Returns `x + scalar`. The scalar stays f32, as a Python number does in torch.
+pub fn add_scalar<B: Backend, const D: usize>(x: Tensor<B, D>, scalar: f32, width: Width) -> Tensor<B, D> {
+    round(widen(x).add_scalar(scalar), width)
+}
+
+/// Returns `x · scalar`. The scalar stays f32: rounding it to bf16 first gives other products.
+pub fn mul_scalar<B: Backend, const D: usize>(x: Tensor<B, D>, scalar: f32, width: Width) -> Tensor<B, D> {
+    round(widen(x).mul_scalar(scalar), width)
+}
+
+/// Returns `-x`, exactly.
+pub fn neg<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
+    x.neg()
+}
+
+/// Returns `1 / x`, by a division: backends' own reciprocal may be an approximation (burn-ndarray's with `simd` is off
+/// by up to 3.7e-5).
+pub fn recip<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    let x = widen(x);
+    round(x.ones_like() / x, width)
+}
+
+/// Returns `x²`.
+pub fn square<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    let x = widen(x);
+    round(x.clone() * x, width)
+}
+
+/// Returns `x · sigmoid(x)` in f32, rounded once: `x / (1 + exp(−x))`.
+pub fn silu<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    let x = widen(x);
+    round(x.clone() / x.neg().exp().add_scalar(1.0), width)
+}
+
+/// Returns `sin(x)`.
+pub fn sin<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    round(widen(x).sin(), width)
+}
+
+/// Returns `cos(x)`.
+pub fn cos<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    round(widen(x).cos(), width)
+}
+
+/// Returns `tanh(x)`.
+pub fn tanh<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    round(widen(x).tanh(), width)
+}

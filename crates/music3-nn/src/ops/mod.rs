@@ -1,0 +1,22 @@
+//! One function per torch op, each with torch's rounding points.
+//!
+//! Every function takes the [`Width`](crate::Width) that its result is stored in. Inputs may be stored in either form
+//! that [`Width::store_dtype`](crate::Width::store_dtype) names; they are widened to f32, which is exact, the op is
+//! computed in f32, and the result is rounded once. Where torch rounds inside a module (an RMSNorm, say), the function
+//! says so.
+
+mod attention;
+mod conv;
+mod elementwise;
+mod index;
+mod norm;
+mod product;
+mod round;
+
+pub use attention::{AttentionMask, scaled_dot_product_attention};
+pub use conv::{Conv1dOptions, ConvTranspose1dOptions, conv_transpose1d, conv1d};
+pub use elementwise::{add, add_scalar, cos, mul, mul_scalar, neg, recip, silu, sin, square, sub, tanh};
+pub use index::{embedding, nearest};
+pub use norm::{layer_norm, rms_norm, softmax};
+pub use product::{linear, matmul, mix_layers, sum_dim};
+pub use round::{from_data, round, widen};

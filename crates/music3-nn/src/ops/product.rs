@@ -1,0 +1,55 @@
+//! Products and weighted sums: wide sums, one rounding at the end, bias included.
+
+use burn::tensor::{Tensor, backend::Backend};
+
+use super::{round, widen};
+use crate::Width;
+
+/// Returns `x · weightᵀ + bias`, summed in f32 and rounded once; rounding the bias apart would differ in more than a
+/// quarter of all bf16 values.
+///
+/// # Shapes
+/// `x` `[..., in]`, `weight` `[out, in]` as upstream stores it, `bias` `[out]` → `[..., out]`.
+pub fn linear<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Tensor<B, 2>,
+    bias: Option<Tensor<B, 1>>,
+    width: Width,
+) -> Tensor<B, D> {
+    let mut dims = x.dims();
+    let [out, inner] = weight.dims();
+    let rows = dims[..D - 1].iter().product();
+    let x: Tensor<B, 2> = x.reshape([rows, inner]);
+    let mut y = match music3_kernels::try_linear_bf16(&x, &weight) {
+        Some(y) => y,
+        None => widen(x).matmul(widen(weight).transpose()),
+    };
+    if let Some(bias) = bias {
+        y = y + widen(bias).unsqueeze();
+    }
+    dims[D - 1] = out;
+    round(y, width).reshape(dims)
+}
+
+/// Returns the product of the last two dimensions, batched over the others.
+pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    round(widen(a).matmul(widen(b)), width)
+}
+
+/// Returns the sum over `dim`, kept with size one: f32 sum, one rounding.
+pub fn sum_dim<B: Backend, const D: usize>(x: Tensor<B, D>, dim: usize, width: Width) -> Tensor<B, D> {
+    round(widen(x).sum_dim(dim), width)
+}
+
+/// Returns the weighted sum over layers, rounded once.
+///
+/// # Shapes
+/// `x` `[batch, frames, layers, hidden]`, `weights` `[layers]` → `[batch, frames, hidden]`.
+///
+/// # Source
+/// `torch.einsum("blht,l->bht", …)` of upstream's condition encoder.
+pub fn mix_layers<B: Backend>(x: Tensor<B, 4>, weights: Tensor<B, 1>, width: Width) -> Tensor<B, 3> {
+    let [batch, frames, layers, hidden] = x.dims();
+    let weighted = widen(x) * widen(weights).reshape([1, 1, layers, 1]);
+    round(weighted.sum_dim(2), width).reshape([batch, frames, hidden])
+}

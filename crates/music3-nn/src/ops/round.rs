@@ -1,0 +1,70 @@
+//! The only place where values are rounded.
+
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use half::bf16;
+
+use crate::{Width, width::Rounding};
+
+/// Returns `x` as f32. Exact: every bf16 value is an f32 value.
+pub fn widen<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
+    if x.dtype() == DType::F32 { x } else { x.cast(DType::F32) }
+}
+
+/// Returns an f32 tensor stored in `width`: as it is, or rounded to bf16, to nearest with ties to even.
+///
+/// Subnormals are kept, values past the largest bf16 become infinite, and NaN stays NaN.
+pub fn round<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    if width == Width::F32 {
+        return widen(x);
+    }
+    if x.dtype() == DType::BF16 {
+        return x;
+    }
+    let device = x.device();
+    match Rounding::of::<B>(&device) {
+        Rounding::Cast => x.cast(DType::BF16),
+        Rounding::Host | Rounding::Emulated => from_data(x.into_data(), width, &device),
+    }
+}
+
+/// Returns host data as a tensor stored in `width`; f32 data is rounded once where `width` asks for it.
+///
+/// Burn's own `Tensor::from_data` converts bf16 data to f32 without saying so.
+///
+/// # Panics
+/// If the data are not floats.
+pub fn from_data<B: Backend, const D: usize>(data: TensorData, width: Width, device: &B::Device) -> Tensor<B, D> {
+    let dtype = width.store_dtype::<B>(device);
+    let data = match (width, data.dtype) {
+        (Width::F32, DType::F32) | (Width::Bf16, DType::BF16) if dtype == data.dtype => data,
+        (Width::F32, _) => data.convert_dtype(DType::F32),
+        (Width::Bf16, _) => round_data(data, dtype),
+    };
+    Tensor::from_data(data, (device, dtype))
+}
+
+/// Rounds to bf16 through `half`, and widens again where the backend stores f32.
+fn round_data(data: TensorData, dtype: DType) -> TensorData {
+    let shape = data.shape.clone();
+    let data = if data.dtype == DType::BF16 { data } else { data.convert_dtype(DType::F32) };
+    let rounded: Vec<bf16> = match data.dtype {
+        DType::BF16 => return data.convert_dtype(dtype),
+        _ => data.iter_f32().map(bf16::from_f32).collect(),
+    };
+    if dtype == DType::BF16 {
+        TensorData::new(rounded, shape)
+    } else {
+        TensorData::new(rounded.into_iter().map(bf16::to_f32).collect::<Vec<f32>>(), shape)
+    }
+}
+
+/// Reads f32 data without a copy.
+trait IterF32 {
+    fn iter_f32(&self) -> std::iter::Copied<std::slice::Iter<'_, f32>>;
+}
+
+impl IterF32 for TensorData {
+    fn iter_f32(&self) -> std::iter::Copied<std::slice::Iter<'_, f32>> {
+        self.as_slice::<f32>().expect("the data were converted to f32").iter().copied()
+    }
+}
