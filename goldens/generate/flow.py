@@ -77,7 +77,8 @@ def drawn(offset):
 
 def widths(dtype):
     """The dtype of each module: `mixed` is a condition encoder in bf16 and an acoustic half in f32."""
-    return {name: "bf16" if dtype == "mixed" and name == "condition_encoder" else dtype.replace("mixed", "f32") for name in CLASSES}
+    mixed = {"condition_encoder": "bf16", "transformer": "f32", "vocoder": "f32"}
+    return mixed if dtype == "mixed" else dict.fromkeys(CLASSES, dtype)
 
 
 def build(config):
