@@ -1,0 +1,117 @@
+//! Versions stand in one place, the workspace's `Cargo.toml`; nothing there is unused or unexplained; every package takes
+//! the workspace's lints.
+
+use super::{Finding, dependencies::Workspace, tree::Tree};
+
+/// The workspace's manifest.
+const ROOT: &str = "Cargo.toml";
+
+/// The document that says why each third-party crate is there.
+const REASONS: &str = "ARCHITECTURE.md";
+
+/// Finds members that choose versions or lints themselves, and workspace dependencies that are unused or unexplained.
+pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let reasons = tree.texts(REASONS).find(|(path, _)| *path == REASONS).map_or("", |(_, text)| text);
+    for (path, text) in tree.texts(ROOT) {
+        if path == ROOT {
+            for (number, name) in
+                entries(text, |section| section == "workspace.dependencies").map(|(n, name, _)| (n, name))
+            {
+                let mut find = |message| findings.push(Finding::new(format!("{path}:{number}"), message));
+                if !workspace.used().any(|used| used == name) {
+                    find(format!("no package uses {name}"));
+                }
+                if !reasons.contains(&format!("`{name}`")) {
+                    find(format!("{REASONS} does not say why `{name}` is there"));
+                }
+            }
+        } else if path.ends_with("/Cargo.toml") {
+            check_member(&mut findings, path, text);
+        }
+    }
+    findings
+}
+
+fn check_member(findings: &mut Vec<Finding>, path: &str, text: &str) {
+    for (number, line) in text.lines().enumerate() {
+        if line.starts_with('[') && line.contains("dependencies.") {
+            findings.push(Finding::new(
+                format!("{path}:{}", number + 1),
+                "write the dependency in one line, so that this check sees it",
+            ));
+        }
+    }
+    for (number, name, value) in entries(text, |section| section.ends_with("dependencies")) {
+        if !value.contains("workspace = true") {
+            findings.push(Finding::new(
+                format!("{path}:{number}"),
+                format!("{name} does not come from the workspace; versions stand in the root's Cargo.toml"),
+            ));
+        }
+    }
+    let inherits = entries(text, |section| section == "lints")
+        .any(|(_, name, value)| name == "workspace" && value.contains("true"));
+    if !inherits {
+        findings.push(Finding::new(path, "the workspace's lints are not taken; add `[lints]` with `workspace = true`"));
+    }
+}
+
+/// Returns the entries of the sections that `wanted` accepts: line, key up to its first dot, and the whole line's rest.
+fn entries<'a>(text: &'a str, wanted: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
+    let mut inside = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        if let Some(section) = line.strip_prefix('[') {
+            inside = wanted(section.trim_end().trim_end_matches(']'));
+            return None;
+        }
+        let is_entry = inside && line.starts_with(|c: char| c.is_ascii_alphanumeric());
+        let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_')).unwrap_or(line.len());
+        is_entry.then(|| (index + 1, &line[..end], line[end..].trim_start_matches('.')))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINTS: &str = "[lints]\nworkspace = true\n";
+
+    fn found_in_member(text: &str) -> Vec<Finding> {
+        check(&Tree::of(&[("crates/a/Cargo.toml", text)]), &Workspace::default())
+    }
+
+    #[test]
+    fn takes_members_that_choose_nothing() {
+        let text = format!(
+            "[package]\nname = \"a\"\n[dependencies]\nburn.workspace = true\nhalf = {{ workspace = true, optional = true }}\n{LINTS}"
+        );
+        assert_eq!(found_in_member(&text), []);
+    }
+
+    #[test]
+    fn finds_members_that_choose_a_version() {
+        for section in ["dependencies", "dev-dependencies", "target.'cfg(unix)'.dependencies"] {
+            let text = format!("[{section}]\nhalf = \"2\"\n{LINTS}");
+            assert_eq!(found_in_member(&text)[0].place, "crates/a/Cargo.toml:2", "{section}");
+        }
+        assert_eq!(found_in_member(&format!("[dependencies.half]\nversion = \"2\"\n{LINTS}")).len(), 1);
+    }
+
+    #[test]
+    fn finds_members_without_the_lints() {
+        assert_eq!(found_in_member("[package]\nname = \"a\"\n").len(), 1);
+        assert_eq!(found_in_member("[lints.rust]\nunsafe_code = \"allow\"\n").len(), 1);
+    }
+
+    #[test]
+    fn finds_workspace_dependencies_that_are_unused_or_unexplained() {
+        let manifest = "[workspace.dependencies]\n# Why.\nhalf = \"2\"\n\n[profile.dev]\nopt-level = 1\n";
+        let found = |reasons: &str, uses: &[&str]| {
+            check(&Tree::of(&[(ROOT, manifest), (REASONS, reasons)]), &Workspace::of(&[("music3-nn", uses)]))
+        };
+        assert_eq!(found("`half` holds bf16", &["half"]), []);
+        assert_eq!(found("`half` holds bf16", &[])[0].place, "Cargo.toml:3");
+        assert_eq!(found("half holds bf16", &["half"]).len(), 1);
+    }
+}
