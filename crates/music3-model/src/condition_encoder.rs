@@ -27,6 +27,7 @@ use burn::{
     module::{Initializer, Module, Param},
     tensor::{Tensor, backend::Backend},
 };
+use music3_audio::LatentRates;
 use music3_nn::{
     Width,
     layers::{Conv1d, Conv1dConfig, lazy_param},
@@ -50,13 +51,13 @@ pub struct ConditionMixConfig {
     /// Width of the condition.
     pub out_dim: usize,
     /// Sampling rate of the frames' audio, in Hz.
-    pub input_sampling_rate: usize,
+    pub input_sampling_rate: u32,
     /// Samples per frame, at that rate.
-    pub input_hop_length: usize,
+    pub input_hop_length: u32,
     /// Sampling rate of the latents' audio, in Hz.
-    pub output_sampling_rate: usize,
+    pub output_sampling_rate: u32,
     /// Samples per latent, at that rate.
-    pub output_hop_length: usize,
+    pub output_hop_length: u32,
 }
 
 impl Default for ConditionMixConfig {
@@ -85,20 +86,22 @@ impl ConditionMixConfig {
                 ("condition_hidden_dim", self.condition_hidden_dim),
                 ("num_condition_layers", self.num_condition_layers),
                 ("out_dim", self.out_dim),
-                ("input_sampling_rate", self.input_sampling_rate),
-                ("input_hop_length", self.input_hop_length),
-                ("output_sampling_rate", self.output_sampling_rate),
-                ("output_hop_length", self.output_hop_length),
+                ("input_sampling_rate", self.input_sampling_rate as usize),
+                ("input_hop_length", self.input_hop_length as usize),
+                ("output_sampling_rate", self.output_sampling_rate as usize),
+                ("output_hop_length", self.output_hop_length as usize),
             ],
         )
     }
 
-    /// Returns the latents that `frames` frames are stretched to, in upstream's order of f64 operations.
-    pub fn latents(&self, frames: usize) -> usize {
-        let latents = frames as f64 * self.output_sampling_rate as f64 / self.input_sampling_rate as f64
-            * self.input_hop_length as f64
-            / self.output_hop_length as f64;
-        (latents as usize).max(1)
+    /// Returns the clocks of frames and latents.
+    pub fn latent_rates(&self) -> LatentRates {
+        LatentRates {
+            input_sampling_rate: self.input_sampling_rate,
+            input_hop_length: self.input_hop_length,
+            output_sampling_rate: self.output_sampling_rate,
+            output_hop_length: self.output_hop_length,
+        }
     }
 
     /// Returns a module whose weights are drawn on first use unless they are loaded before.
@@ -152,7 +155,7 @@ impl<B: Backend> ConditionMix<B> {
         let mixed = ops::mul(mixed, self.layer_scale.val().unsqueeze(), self.width);
         // 2. Project over time, then stretch to latents.
         let projected = self.proj.forward(mixed.swap_dims(1, 2));
-        ops::nearest(projected, self.config.latents(frames)).swap_dims(1, 2)
+        ops::index_select(projected, 2, &self.config.latent_rates().nearest_index(frames)).swap_dims(1, 2)
     }
 
     /// Returns the dimensions and rates it was built with.

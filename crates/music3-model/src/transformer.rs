@@ -158,6 +158,7 @@ impl Transformer1DModelConfig {
             transformer_blocks: (0..self.num_layers).map(|_| block.init(width, device)).collect(),
             proj_out: Linear::new(dim, self.in_channels, width, device),
             postprocess_conv: pointwise(self.in_channels),
+            in_channels: self.in_channels,
             rotary_dim: self.rotary_dim,
             width,
         })
@@ -181,6 +182,8 @@ pub struct Transformer1DModel<B: Backend> {
     pub proj_out: Linear<B>,
     /// `[in_channels, in_channels, 1]`
     pub postprocess_conv: Conv1d<B>,
+    #[module(skip)]
+    in_channels: usize,
     #[module(skip)]
     rotary_dim: usize,
     #[module(skip)]
@@ -220,6 +223,16 @@ impl<B: Backend> Transformer1DModel<B> {
         // 4. Drop the time token and go back to channels.
         let hidden_states = self.proj_out.forward(hidden_states.narrow(1, 1, length)).swap_dims(1, 2);
         ops::add(self.postprocess_conv.forward(hidden_states.clone()), hidden_states, self.width)
+    }
+
+    /// Returns the channels of a latent.
+    pub fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    /// Returns the width its values are stored in.
+    pub fn width(&self) -> Width {
+        self.width
     }
 
     /// Returns the rotary table for a sequence of `tokens`, the time token included.

@@ -163,6 +163,11 @@ impl<B: Backend> Vocoder<B> {
         let samples = waveform.dims()[2];
         waveform.reshape([batch, 2, samples])
     }
+
+    /// Returns the width its values are stored in.
+    pub fn width(&self) -> Width {
+        self.width
+    }
 }
 
 /// Dimensions of one upsampling block.

@@ -1,1 +1,31 @@
 //! MiniMax-Music3 on Burn: lyrics and a caption in, a 44.1 kHz stereo song out.
+//!
+//! [`Music3::open`] takes a checkpoint folder and a device of any Burn backend, [`Music3::generate`] makes a song. The
+//! stages are public: [`autoregressive`], [`flow`] and [`vocode`](mod@vocode) run one half at a time on modules that the caller holds.
+
+pub mod autoregressive;
+mod configs;
+#[cfg(feature = "demo")]
+pub mod demo;
+mod error;
+mod estimate;
+pub mod flow;
+mod precision;
+mod progress;
+mod request;
+pub mod rng;
+mod sampler;
+pub mod sampling;
+pub mod schedule;
+mod song;
+pub mod vocode;
+
+pub use autoregressive::FinishReason;
+pub use configs::ModelConfigs;
+pub use error::{SongError, Stage};
+pub use estimate::{Estimate, RunSize, StageEstimate};
+pub use precision::Precision;
+pub use progress::{Listener, OnProgress, Progress, Tap};
+pub use request::{DEFAULT_MAX_SECONDS, SongRequest};
+pub use sampler::Sampler;
+pub use song::{Music3, Options, Song, SongSource, StageTiming};

@@ -1,0 +1,103 @@
+//! The five components' configurations, and whether they fit each other.
+
+use music3_audio::LatentRates;
+use music3_model::{ConditionMixConfig, DepthDecoderConfig, Qwen3Config, Transformer1DModelConfig, VocoderConfig};
+use music3_text::token_ids::{SEMANTIC_CODE_OFFSET, SEMANTIC_CODES};
+use music3_weights::{Checkpoint, Component};
+use serde::de::DeserializeOwned;
+
+use crate::error::SongError;
+
+/// The configurations of a checkpoint's components.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfigs {
+    /// Language model.
+    pub language_model: Qwen3Config,
+    /// Depth decoder.
+    pub rvq_depth_decoder: DepthDecoderConfig,
+    /// Condition encoder.
+    pub condition_encoder: ConditionMixConfig,
+    /// Flow-matching transformer.
+    pub transformer: Transformer1DModelConfig,
+    /// Vocoder.
+    pub vocoder: VocoderConfig,
+}
+
+impl ModelConfigs {
+    /// Reads them from a checkpoint and checks that each describes a module and that they fit each other.
+    ///
+    /// # Errors
+    /// The first value that does not, with its component and key.
+    pub fn read(checkpoint: &Checkpoint) -> Result<Self, SongError> {
+        let configs = Self {
+            language_model: typed(checkpoint, Component::LanguageModel)?,
+            rvq_depth_decoder: typed(checkpoint, Component::RvqDepthDecoder)?,
+            condition_encoder: typed(checkpoint, Component::ConditionEncoder)?,
+            transformer: typed(checkpoint, Component::Transformer)?,
+            vocoder: typed(checkpoint, Component::Vocoder)?,
+        };
+        configs.language_model.validate()?;
+        configs.rvq_depth_decoder.validate()?;
+        configs.condition_encoder.validate()?;
+        configs.transformer.validate()?;
+        configs.vocoder.validate()?;
+        configs.refuse_misfits()?;
+        Ok(configs)
+    }
+
+    /// Returns the rates of frames and latents.
+    pub fn latent_rates(&self) -> LatentRates {
+        self.condition_encoder.latent_rates()
+    }
+
+    fn refuse_misfits(&self) -> Result<(), SongError> {
+        let lm = ("language_model `hidden_size`", self.language_model.hidden_size);
+        let depth = &self.rvq_depth_decoder;
+        let condition = &self.condition_encoder;
+        let transformer = &self.transformer;
+        let samples_per_latent = self.vocoder.upsampling_ratios.iter().product();
+        let pairs = [
+            (("rvq_depth_decoder `hidden_size`", depth.hidden_size), lm),
+            (("condition_encoder `condition_hidden_dim`", condition.condition_hidden_dim), lm),
+            (
+                ("condition_encoder `num_condition_layers`", condition.num_condition_layers),
+                ("rvq_depth_decoder `num_codebooks`", depth.num_codebooks),
+            ),
+            (
+                ("transformer `condition_dim`", transformer.condition_dim),
+                ("condition_encoder `out_dim`", condition.out_dim),
+            ),
+            (
+                ("vocoder `latent_channels`", self.vocoder.latent_channels),
+                ("transformer `in_channels`", transformer.in_channels),
+            ),
+            (
+                ("the product of vocoder `upsampling_ratios`", samples_per_latent),
+                ("condition_encoder `output_hop_length`", condition.output_hop_length as usize),
+            ),
+            (
+                ("vocoder `sampling_rate`", self.vocoder.sampling_rate),
+                ("condition_encoder `output_sampling_rate`", condition.output_sampling_rate as usize),
+            ),
+        ];
+        let misfit = pairs.into_iter().find(|((_, left), (_, right))| left != right);
+        if let Some(((left, left_value), (right, right_value))) = misfit {
+            return Err(SongError::Mismatch { left, left_value, right, right_value });
+        }
+        let rows = (SEMANTIC_CODE_OFFSET + SEMANTIC_CODES) as usize;
+        if self.language_model.vocab_size < rows {
+            let found = self.language_model.vocab_size;
+            return Err(SongError::TooFew { what: "language_model `vocab_size`", found, needed: rows });
+        }
+        if depth.num_codebooks > depth.max_position_embeddings {
+            let (found, needed) = (depth.max_position_embeddings, depth.num_codebooks);
+            return Err(SongError::TooFew { what: "rvq_depth_decoder `max_position_embeddings`", found, needed });
+        }
+        Ok(())
+    }
+}
+
+fn typed<T: DeserializeOwned>(checkpoint: &Checkpoint, component: Component) -> Result<T, SongError> {
+    let config = checkpoint.component(component).config().clone();
+    serde_json::from_value(config).map_err(|source| SongError::ConfigValue { component, source })
+}
