@@ -1,5 +1,5 @@
-//! Versions stand in one place, the workspace's `Cargo.toml`; nothing there is unused or unexplained; every package takes
-//! the workspace's lints.
+//! Versions stand in one place, the workspace's `Cargo.toml`; nothing there is unused or unexplained; every package
+//! takes the workspace's lints.
 
 use super::{Finding, dependencies::Workspace, tree::Tree};
 
@@ -83,9 +83,8 @@ mod tests {
 
     #[test]
     fn takes_members_that_choose_nothing() {
-        let text = format!(
-            "[package]\nname = \"a\"\n[dependencies]\nburn.workspace = true\nhalf = {{ workspace = true, optional = true }}\n{LINTS}"
-        );
+        let text =
+            format!("[dependencies]\nburn.workspace = true\nhalf = {{ workspace = true, optional = true }}\n{LINTS}");
         assert_eq!(found_in_member(&text), []);
     }
 

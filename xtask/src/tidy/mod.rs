@@ -1,5 +1,5 @@
-//! The rules of the tree that no Rust tool knows. Each check is a function from the tree to what it found, and has a test
-//! that shows it can find something.
+//! The rules of the tree that no Rust tool knows. Each check is a function from the tree to what it found, and has a
+//! test that shows it can find something.
 
 mod dependencies;
 mod links;

@@ -24,18 +24,15 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts("").filter(|(path, _)| !WRITTEN_BY_TOOLS.contains(path)) {
         for (number, line) in text.lines().enumerate() {
-            let place = || format!("{path}:{}", number + 1);
+            let mut find = |message| findings.push(Finding::new(format!("{path}:{}", number + 1), message));
             for word in PATHS.map(|parts| parts.concat()) {
                 if starts_a_path(line, &word) {
-                    findings.push(Finding::new(place(), format!("`{word}…` is a path of one machine; name it relative to the project, or let the caller name it")));
+                    find(format!("`{word}…` is a path of one machine; name it relative to the project"));
                 }
             }
             for word in HOSTS.map(|parts| parts.concat()) {
                 if line.contains(&word) {
-                    findings.push(Finding::new(
-                        place(),
-                        format!("`{word}` is a registry's host; the tools' settings name it, not the project"),
-                    ));
+                    find(format!("`{word}` is a registry's host; the tools' settings name it, not the project"));
                 }
             }
         }
