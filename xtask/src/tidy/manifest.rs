@@ -15,22 +15,24 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let reasons = tree.texts(REASONS).find(|(path, _)| *path == REASONS).map_or("", |(_, text)| text);
     for (path, text) in tree.texts(ROOT) {
         if path == ROOT {
-            for (number, name) in
-                entries(text, |section| section == "workspace.dependencies").map(|(n, name, _)| (n, name))
-            {
-                let mut find = |message| findings.push(Finding::new(format!("{path}:{number}"), message));
-                if !workspace.used().any(|used| used == name) {
-                    find(format!("no package uses {name}"));
-                }
-                if !reasons.contains(&format!("`{name}`")) {
-                    find(format!("{REASONS} does not say why `{name}` is there"));
-                }
-            }
+            check_root(&mut findings, text, reasons, workspace);
         } else if path.ends_with("/Cargo.toml") {
             check_member(&mut findings, path, text);
         }
     }
     findings
+}
+
+fn check_root(findings: &mut Vec<Finding>, text: &str, reasons: &str, workspace: &Workspace) {
+    for (number, name, _) in entries(text, |section| section == "workspace.dependencies") {
+        let mut find = |message| findings.push(Finding::new(format!("{ROOT}:{number}"), message));
+        if !workspace.used().any(|used| used == name) {
+            find(format!("no package uses {name}"));
+        }
+        if !reasons.contains(&format!("`{name}`")) {
+            find(format!("{REASONS} does not say why `{name}` is there"));
+        }
+    }
 }
 
 fn check_member(findings: &mut Vec<Finding>, path: &str, text: &str) {
