@@ -4,6 +4,8 @@
 //! caller then takes the plain-tensor form, which is right on every backend. Nothing here is a bound on `B`, so an
 //! application's own backend works, only without these paths.
 
+#[cfg(feature = "cuda")]
+mod cuda;
 #[cfg(feature = "flex")]
 mod flex;
 
@@ -24,4 +26,34 @@ pub fn try_linear_bf16<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> O
         let _ = (x, weight);
         None
     }
+}
+
+/// Returns the batched product of the last two dimensions, summed in f32, for two f32 or two bf16 operands. f32 means
+/// f32: operands are never rounded to TF32.
+///
+/// Offered on the unfused burn-cuda, through cuBLASLt.
+///
+/// # Shapes
+/// `a` `[..., rows, inner]`, `b` `[..., inner, columns]`, leading dimensions equal or all one → `[..., rows, columns]`
+/// (f32)
+///
+/// # Panics
+/// If an earlier product failed on the device.
+pub fn try_matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return cuda::matmul(a, b);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (a, b);
+        None
+    }
+}
+
+/// Returns and forgets the first failure on a device since the last call. Products are enqueued, so a failure shows
+/// only later; callers ask after each stage.
+pub fn take_device_error() -> Option<String> {
+    #[cfg(feature = "cuda")]
+    return cuda::take_error();
+    #[cfg(not(feature = "cuda"))]
+    None
 }

@@ -122,6 +122,14 @@ pub enum SongError {
         /// What is free.
         available_bytes: u64,
     },
+    /// The device failed.
+    #[error("{stage}: the device failed: {message}")]
+    Device {
+        /// Where in the run.
+        stage: Stage,
+        /// What the driver or a library said.
+        message: String,
+    },
     /// The listener stopped the run.
     #[error("stopped in the {stage}")]
     Cancelled {

@@ -20,7 +20,7 @@ use crate::{
     autoregressive::{AutoregressiveHalf, CodeSource, FinishReason, Frames},
     configs::ModelConfigs,
     error::{SongError, Stage},
-    estimate::{Estimate, RunSize},
+    estimate::{Bf16Storage, Estimate, RunSize},
     flow::{Flow, FlowOptions, NoiseSource},
     precision::Precision,
     progress::{Listener, Progress},
@@ -81,13 +81,15 @@ pub trait SongSource: CodeSource + NoiseSource {}
 impl<T: CodeSource + NoiseSource> SongSource for T {}
 
 impl<B: Backend> Music3<B> {
-    /// Opens a checkpoint folder: reads its configurations, headers and tokenizer, but no weights.
+    /// Opens a checkpoint folder: reads its configurations, headers and tokenizer, but no weights, and plans the load of
+    /// every component, so that nothing is found missing halfway through a song.
     ///
     /// # Errors
     /// Everything that is wrong with the folder.
     pub fn open(folder: &Path, device: B::Device, options: Options) -> Result<Self, SongError> {
         let checkpoint = Checkpoint::open(folder)?;
         let configs = ModelConfigs::read(&checkpoint)?;
+        checkpoint.plans()?;
         let tokenizer = PromptTokenizer::from_file(checkpoint.tokenizer().join("tokenizer.json"))?;
         Ok(Self { checkpoint, configs, tokenizer, device, options })
     }
@@ -126,7 +128,8 @@ impl<B: Backend> Music3<B> {
             max_frames: request.validate()?,
             steps: request.steps,
         };
-        Ok(Estimate::new::<B>(&self.checkpoint, &self.configs, self.options.precision, size, &self.device))
+        let storage = Bf16Storage::of::<B>(&self.device);
+        Ok(Estimate::new(&self.checkpoint, &self.configs, self.options.precision, size, storage))
     }
 
     /// Makes a song; its random numbers are torch's for the request's seed.
@@ -159,7 +162,7 @@ impl<B: Backend> Music3<B> {
             let mut timer = Timer::start(Stage::Autoregressive, &mut timings);
             let half = self.load_autoregressive(listener)?;
             timer.loaded();
-            half.run(&prompt, max_frames, source, listener)?
+            half.run(&prompt, max_frames, source, listener).and_then(on_device(Stage::Autoregressive))?
         };
         // 2. Latents.
         let latents: Vec<Tensor<B, 3>> = {
@@ -167,20 +170,24 @@ impl<B: Backend> Music3<B> {
             let flow = self.load_flow(listener)?;
             timer.loaded();
             let options = FlowOptions { steps: request.steps, ..FlowOptions::default() };
-            flow.run(frames.frame_hiddens, options, source, listener)?
+            flow.run(frames.frame_hiddens, options, source, listener).and_then(on_device(Stage::Flow))?
         };
         // 3. Samples.
         let audio = {
             let mut timer = Timer::start(Stage::Vocoder, &mut timings);
             let vocoder = self.load_vocoder(listener)?;
             timer.loaded();
-            vocode(&vocoder, latents, &self.configs.latent_rates(), listener)?
+            vocode(&vocoder, latents, &self.configs.latent_rates(), listener).and_then(on_device(Stage::Vocoder))?
         };
         let codes = frames.codes.into_iter().skip(1).collect();
         Ok(Song { audio, codes, finish: frames.finish, prompt_tokens: prompt.conditional.len(), timings })
     }
 
-    fn refuse_what_cannot_fit(&self, request: &SongRequest) -> Result<(), SongError> {
+    /// Refuses a request that is estimated to need more memory than [`Options::memory_limit_bytes`] allows.
+    ///
+    /// # Errors
+    /// [`SongError::OutOfMemory`], or as [`prompt`](Self::prompt).
+    pub fn refuse_what_cannot_fit(&self, request: &SongRequest) -> Result<(), SongError> {
         let (stage, needed_bytes) = self.estimate(request)?.peak();
         match self.options.memory_limit_bytes {
             Some(available_bytes) if available_bytes < needed_bytes => {
@@ -231,6 +238,14 @@ impl<B: Backend> Music3<B> {
         let width = self.options.precision.acoustic();
         let mut loader = Loader { music: self, width, stage: Stage::Vocoder, listener };
         loader.load(self.configs.vocoder.init(width, &self.device)?, Component::Vocoder)
+    }
+}
+
+/// Passes a stage's result on unless the device reports a failure, which enqueued work cannot return by itself.
+fn on_device<T>(stage: Stage) -> impl FnOnce(T) -> Result<T, SongError> {
+    move |result| match music3_nn::take_device_error() {
+        Some(message) => Err(SongError::Device { stage, message }),
+        None => Ok(result),
     }
 }
 

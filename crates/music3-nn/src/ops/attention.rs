@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData, backend::Backend};
 
-use super::{round, softmax, widen};
+use super::{product::product, round, softmax, widen};
 use crate::Width;
 
 /// Which keys a query sees.
@@ -46,7 +46,7 @@ pub fn scaled_dot_product_attention<B: Backend>(
     for start in (0..queries).step_by(block) {
         let len = block.min(queries - start);
         let rows = query.clone().narrow(2, start, len).reshape([batch, kv_heads, groups * len, head_dim]);
-        let mut scores = rows.matmul(key.clone());
+        let mut scores = product(rows, key.clone());
         if mask == AttentionMask::Causal && queries > 1 {
             let visible_from = keys - queries + start;
             let bias = causal_bias(visible_from, len, keys, &scores.device());
@@ -58,7 +58,7 @@ pub fn scaled_dot_product_attention<B: Backend>(
             ]);
         }
         let probabilities = softmax(scores, 3, Width::F32);
-        outputs.push(probabilities.matmul(value.clone()).reshape([batch, heads, len, head_dim]));
+        outputs.push(product(probabilities, value.clone()).reshape([batch, heads, len, head_dim]));
     }
     let output = if outputs.len() == 1 { outputs.remove(0) } else { Tensor::cat(outputs, 2) };
     round(output, width)

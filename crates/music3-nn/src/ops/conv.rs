@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 
-use super::{round, widen};
+use super::{product::product, round, widen};
 use crate::Width;
 
 /// The geometry of a [`conv1d`] with stride 1.
@@ -40,11 +40,11 @@ pub fn conv1d<B: Backend>(
     let x = pad(widen(x), padding, padding);
     let weight = widen(weight);
     let len = x.dims()[2] - dilation * (taps - 1);
-    let product = |tap: usize| {
+    let term = |tap: usize| {
         let matrix = weight.clone().narrow(2, tap, 1).reshape([1, out, inner]);
-        matrix.matmul(x.clone().narrow(2, tap * dilation, len))
+        product(matrix, x.clone().narrow(2, tap * dilation, len))
     };
-    let sum = (1..taps).fold(product(0), |sum, tap| sum + product(tap));
+    let sum = (1..taps).fold(term(0), |sum, tap| sum + term(tap));
     round(with_bias(sum, bias), width)
 }
 
@@ -69,7 +69,7 @@ pub fn conv_transpose1d<B: Backend>(
 
     // Row (o, tap) of the product holds what output channel o receives through that tap, one value per input.
     let matrix = widen(weight).permute([1, 2, 0]).reshape([1, out * taps, inner]);
-    let columns = matrix.matmul(widen(x)).reshape([batch, out, taps, len]);
+    let columns = product(matrix, widen(x)).reshape([batch, out, taps, len]);
     let group = |index: usize| {
         let first = index * stride;
         let count = stride.min(taps - first);

@@ -22,7 +22,7 @@ pub fn linear<B: Backend, const D: usize>(
     let x: Tensor<B, 2> = x.reshape([rows, inner]);
     let mut y = match music3_kernels::try_linear_bf16(&x, &weight) {
         Some(y) => y,
-        None => widen(x).matmul(widen(weight).transpose()),
+        None => product(x, weight.transpose()),
     };
     if let Some(bias) = bias {
         y = y + widen(bias).unsqueeze();
@@ -33,7 +33,17 @@ pub fn linear<B: Backend, const D: usize>(
 
 /// Returns the product of the last two dimensions, batched over the others.
 pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, width: Width) -> Tensor<B, D> {
-    round(widen(a).matmul(widen(b)), width)
+    round(product(a, b), width)
+}
+
+/// Returns the product in f32, not rounded yet: the plain-tensor twin of the kernels' products.
+pub(super) fn product<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
+    // bf16 operands need no widening where a kernel multiplies them exactly.
+    let (a, b) = if a.dtype() == b.dtype() { (a, b) } else { (widen(a), widen(b)) };
+    match music3_kernels::try_matmul(&a, &b) {
+        Some(product) => product,
+        None => widen(a).matmul(widen(b)),
+    }
 }
 
 /// Returns the sum over `dim`, kept with size one: f32 sum, one rounding.
