@@ -1,0 +1,220 @@
+//! One safetensors file, mapped into memory and checked before anything in it is believed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use serde::de::IgnoredAny;
+
+use crate::{
+    error::WeightsError,
+    file_error::FileError,
+    json::{Pairs, open_regular, recognise},
+    problem::Problem,
+    source::{TensorEntry, TensorSource, TensorView},
+};
+
+/// Bytes of the length field that a safetensors file begins with.
+const LENGTH_FIELD: u64 = 8;
+
+/// The largest header that is read. The language model's largest shard has one of 12 kB.
+const MAX_HEADER: u64 = 16 << 20;
+
+/// A safetensors file. Opening it reads the header; a tensor's bytes are read when they are used.
+#[derive(Debug)]
+pub struct SafetensorsFile {
+    path: PathBuf,
+    map: Mmap,
+    tensors: BTreeMap<String, Stored>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    range: Range<usize>,
+}
+
+impl SafetensorsFile {
+    /// Maps the file and checks its header.
+    ///
+    /// # Errors
+    /// When it is not a whole, valid safetensors file.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, WeightsError> {
+        let path = path.into();
+        let file = open_regular(&path)?;
+        let length = file.metadata().map_err(|source| FileError::Io { path: path.clone(), source })?.len();
+        if length < LENGTH_FIELD {
+            let found = if length == 0 { "an empty file" } else { "a file of fewer than 8 bytes" };
+            return Err(FileError::Content { path, expected: "a safetensors file", found }.into());
+        }
+        #[allow(
+            unsafe_code,
+            reason = "a mapping is the only way to read one tensor of a 10 GB file at a time without \
+            a second copy; it is read-only, and the one assumption is that nobody shortens a checkpoint in use"
+        )]
+        // SAFETY: the mapping is never written to, and all reads go through slices of it whose ranges were checked
+        // against its length. A file cut short by someone else while it is mapped ends the process with a bus error.
+        let map = unsafe { Mmap::map(&file) }.map_err(|source| FileError::Io { path: path.clone(), source })?;
+        let header = check_prefix(&path, &map)?;
+        check_duplicates(&path, &map[LENGTH_FIELD as usize..header])?;
+        let tensors = read_header(&path, &map)?;
+        Ok(Self { path, map, tensors })
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of its tensors, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Whether it holds a tensor of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// The tensors whose names begin with `prefix`, under their names without it.
+    pub fn with_prefix(&self, prefix: impl Into<String>) -> Prefixed<'_> {
+        Prefixed { file: self, prefix: prefix.into(), without: BTreeSet::new() }
+    }
+
+    fn entry<'a>(&'a self, name: &'a str, stored: &'a Stored) -> TensorEntry<'a> {
+        let Stored { dtype, shape, range } = stored;
+        TensorEntry { name, dtype: *dtype, shape, bytes: range.len() as u64, file: &self.path }
+    }
+}
+
+impl TensorSource for SafetensorsFile {
+    fn entries(&self) -> Vec<TensorEntry<'_>> {
+        self.tensors.iter().map(|(name, stored)| self.entry(name, stored)).collect()
+    }
+
+    fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
+        match self.tensors.get_key_value(name) {
+            Some((name, stored)) => {
+                Ok(TensorView { entry: self.entry(name, stored), data: &self.map[stored.range.clone()] })
+            }
+            None => Err(FileError::NoTensor { path: self.path.clone(), name: name.to_owned() }.into()),
+        }
+    }
+
+    #[cfg(unix)]
+    fn prefetch(&self, name: &str) {
+        if let Some(Stored { range, .. }) = self.tensors.get(name).filter(|stored| !stored.range.is_empty()) {
+            // Advice: where the system does not take it, the pages are read when they are touched.
+            _ = self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+    }
+}
+
+/// Part of a file's tensors: those with a prefix, without it. See [`SafetensorsFile::with_prefix`].
+#[derive(Debug, Clone)]
+pub struct Prefixed<'a> {
+    file: &'a SafetensorsFile,
+    prefix: String,
+    without: BTreeSet<String>,
+}
+
+impl<'a> Prefixed<'a> {
+    /// Leaves out one more tensor, named without the prefix.
+    #[must_use]
+    pub fn without(mut self, name: impl Into<String>) -> Self {
+        self.without.insert(name.into());
+        self
+    }
+
+    /// The names without the prefix, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> {
+        let names = self.file.tensors.keys().filter_map(|name| name.strip_prefix(self.prefix.as_str()));
+        names.filter(|name| !self.without.contains(*name))
+    }
+}
+
+impl TensorSource for Prefixed<'_> {
+    fn entries(&self) -> Vec<TensorEntry<'_>> {
+        let all = self.file.tensors.iter();
+        let named = all.filter_map(|(name, stored)| Some((name.strip_prefix(self.prefix.as_str())?, stored)));
+        let kept = named.filter(|(name, _)| !self.without.contains(*name));
+        kept.map(|(name, stored)| self.file.entry(name, stored)).collect()
+    }
+
+    fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
+        let view = self.file.tensor(&format!("{}{name}", self.prefix))?;
+        match self.without.contains(name) {
+            true => Err(FileError::NoTensor { path: self.file.path.clone(), name: name.to_owned() }.into()),
+            false => Ok(view),
+        }
+    }
+
+    fn prefetch(&self, name: &str) {
+        self.file.prefetch(&format!("{}{name}", self.prefix));
+    }
+}
+
+/// Checks the length field against the file and the limit; returns where the header ends.
+fn check_prefix(path: &Path, map: &[u8]) -> Result<usize, FileError> {
+    if let Some(found) = recognise(map) {
+        return Err(FileError::Content { path: path.to_owned(), expected: "a safetensors file", found });
+    }
+    let (field, _) = map.split_at(LENGTH_FIELD as usize);
+    let claimed = u64::from_le_bytes(field.try_into().expect("split_at gives that many bytes"));
+    let header = claimed.saturating_add(LENGTH_FIELD);
+    if header > map.len() as u64 {
+        return Err(FileError::HeaderPastEnd { path: path.to_owned(), header, file: map.len() as u64 });
+    }
+    if claimed > MAX_HEADER {
+        let what = "the safetensors header";
+        return Err(FileError::TooLarge { path: path.to_owned(), what, found: claimed, limit: MAX_HEADER });
+    }
+    Ok(header as usize)
+}
+
+/// Parses the header with the format's own crate, which checks dtypes, shapes and offsets.
+fn read_header(path: &Path, map: &[u8]) -> Result<BTreeMap<String, Stored>, FileError> {
+    let (header, metadata) = match SafeTensors::read_metadata(map) {
+        Ok(read) => read,
+        Err(SafeTensorError::MetadataIncompleteBuffer) => return Err(data_length(path, map)),
+        Err(SafeTensorError::InvalidHeaderDeserialization(source)) => {
+            return Err(FileError::Json { path: path.to_owned(), source });
+        }
+        Err(source) => return Err(FileError::Header { path: path.to_owned(), source }),
+    };
+    let start = LENGTH_FIELD as usize + header;
+    let stored = metadata.tensors().into_iter().map(|(name, info)| {
+        let (begin, end) = info.data_offsets;
+        let range = start + begin..start + end;
+        (name, Stored { dtype: info.dtype, shape: info.shape.clone(), range })
+    });
+    Ok(stored.collect())
+}
+
+/// Says how many bytes are missing or too many, which the format's crate does not.
+fn data_length(path: &Path, map: &[u8]) -> FileError {
+    let (field, rest) = map.split_at(LENGTH_FIELD as usize);
+    let header = u64::from_le_bytes(field.try_into().expect("split_at gives that many bytes")) as usize;
+    let (header, data) = rest.split_at(header.min(rest.len()));
+    match serde_json::from_slice::<safetensors::tensor::Metadata>(header) {
+        Ok(metadata) => FileError::DataLength {
+            path: path.to_owned(),
+            expected: metadata.data_len() as u64,
+            found: data.len() as u64,
+        },
+        Err(source) => FileError::Json { path: path.to_owned(), source },
+    }
+}
+
+/// Finds names that the header gives twice.
+fn check_duplicates(path: &Path, header: &[u8]) -> Result<(), WeightsError> {
+    let pairs: Pairs<IgnoredAny> =
+        serde_json::from_slice(header).map_err(|source| FileError::Json { path: path.to_owned(), source })?;
+    let duplicate = |name: &str| Problem::Duplicate { file: path.to_owned(), name: name.to_owned(), other: None };
+    WeightsError::unless_empty(pairs.repeated().into_iter().map(duplicate).collect())
+}
