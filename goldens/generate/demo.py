@@ -37,12 +37,11 @@ SEED = 20240
 HIDDEN = 32
 LATENT_CHANNELS = 16
 CONDITION_DIM = 40
-AUDIO_END, CODES_START, CODES_END = 151670, 151675, 151675 + 16384
-SPECIALS_START = 151643
+SPECIALS_START, CODES_END = 151643, 151675 + 16384
 
 LANGUAGE_MODEL = dict(
-    vocab_size=200_000, hidden_size=HIDDEN, intermediate_size=56, num_hidden_layers=3, num_attention_heads=4,
-    num_key_value_heads=2, head_dim=24, max_position_embeddings=10_240, rms_norm_eps=1e-6, tie_word_embeddings=False,
+    vocab_size=200_000, hidden_size=HIDDEN, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, head_dim=12, max_position_embeddings=10_240, rms_norm_eps=1e-6, tie_word_embeddings=False,
     attention_bias=False, rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
     bos_token_id=151643, eos_token_id=151645,
 )
@@ -59,7 +58,7 @@ VOCODER = dict(
     latent_channels=LATENT_CHANNELS, decoder_input_dim=24, decoder_hidden_dim=32, upsampling_ratios=(8, 8, 4, 2),
 )
 # Small enough that the two components which are published in shards are sharded here too.
-LANGUAGE_MODEL_SHARD, TRANSFORMER_SHARD = 12_900_000, 100_000
+LANGUAGE_MODEL_SHARD, TRANSFORMER_SHARD = 12_900_000, 120_000
 
 
 class Draws:
@@ -104,21 +103,16 @@ def fill(model, draws, gains):
 def language_model(draws, text_tokens):
     """The Qwen3 model; rows of tokens that no prompt and no code can name are zero."""
     model = Qwen3ForCausalLM(Qwen3Config(**LANGUAGE_MODEL)).float()
-    fill(model, draws, {"lm_head": HEAD_GAIN, "q_proj": 1.0, "q_norm": 1.25, "o_proj": 0.75, "down_proj": 1.5})
-    used = torch.zeros(LANGUAGE_MODEL["vocab_size"], 1)
-    used[:text_tokens] = 1.0
-    used[SPECIALS_START:CODES_END] = 1.0
-    model.model.embed_tokens.weight.data.mul_(used)
-    model.lm_head.weight.data.mul_(used)
+    fill(model, draws, {"lm_head": 1.5, "q_proj": 1.0, "q_norm": 1.25, "o_proj": 0.5, "down_proj": 1.5})
+    for table in (model.model.embed_tokens.weight.data, model.lm_head.weight.data):
+        table[text_tokens:SPECIALS_START] = 0.0
+        table[CODES_END:] = 0.0
     return model.to(torch.bfloat16)
-
-
-HEAD_GAIN = 2.0
 
 
 def depth_decoder(draws):
     model = MiniMaxMusic3RVQDepthDecoder(**DEPTH_DECODER)
-    gains = {"audio_heads": 2.0, "to_q": 1.5, "to_k": 1.5, "down_proj": 1.5, "pos_embedding": 0.5}
+    gains = {"audio_heads": 1.25, "to_q": 1.5, "to_k": 1.5, "to_out": 0.5, "down_proj": 1.0, "pos_embedding": 0.5}
     return fill(model, draws, gains).to(torch.bfloat16)
 
 
@@ -130,7 +124,7 @@ def condition_encoder(draws):
 
 def transformer(draws):
     model = MiniMaxMusic3Transformer1DModel(**TRANSFORMER)
-    gains = {"to_q": 1.5, "to_k": 1.5, "preprocess_conv": 0.5, "postprocess_conv": 0.5, "ff_out": 1.5, "time_proj": 1.0}
+    gains = {"proj_out": 0.4, "to_q": 1.5, "to_k": 1.5, "preprocess_conv": 0.5, "postprocess_conv": 0.5, "ff_out": 1.5, "time_proj": 1.0}
     return fill(model, draws, gains)
 
 
@@ -138,7 +132,7 @@ def vocoder(draws):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         model = MiniMaxMusic3Vocoder(**VOCODER)
-    gains = {"conv2.weight_g": 0.5, "conv_t1.weight_g": 1.5, "conv_out.weight_g": 0.25}
+    gains = {"conv2.weight_g": 0.5, "conv_t1.weight_g": 1.0, "conv_out.weight_g": 0.015625}
     return fill(model, draws, gains)
 
 
