@@ -7,6 +7,11 @@ use crate::python::{is_space, split_lines, trim, trim_end, trim_start};
 
 /// Returns the caption as the model was trained to read it: tags spelled out, markdown removed, blank lines collapsed.
 ///
+/// ```
+/// let caption = "# Ballad\n\n* **slow**, <|key C minor|>\n---\n";
+/// assert_eq!(music3_text::clean_caption(caption), "Ballad\nslow, key is C minor\n");
+/// ```
+///
 /// # Source
 /// `modular_pipelines/minimax_music3/encoders.py:54-77`
 pub fn clean_caption(caption: &str) -> String {

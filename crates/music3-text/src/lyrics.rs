@@ -9,6 +9,11 @@ use crate::python::trim;
 ///
 /// Text that follows a tag at the start of a line is dropped; [`lyric_warnings`] lists it.
 ///
+/// ```
+/// let lyrics = "[Verse 1] dropped\none line ^ and another [Chorus]";
+/// assert_eq!(music3_text::normalize_lyrics(lyrics), "[start]\n[verse 1]\none line\nand another\n[chorus]");
+/// ```
+///
 /// # Source
 /// `modular_pipelines/minimax_music3/encoders.py:80-91`
 pub fn normalize_lyrics(lyrics: &str) -> String {
