@@ -6,11 +6,11 @@ usage: prompts.py [OUT_DIR]        (default: ../text)
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 import torch
 from diffusers.modular_pipelines.minimax_music3 import encoders
 from diffusers.modular_pipelines.modular_pipeline import PipelineState
-from types import SimpleNamespace
 
 from demo_tokenizer import ADDED, VERSES, build_tokenizer
 
