@@ -21,7 +21,10 @@ ARCHIVE = os.path.join(HERE, "..", "demo", "demo-checkpoint.tar.gz")
 AUDIO_END = "151670"
 
 FOLK = "# Folk\n\n* warm **acoustic** guitar\n* soft female vocals, slow"
-FOLK_LYRICS = "[Verse]\nThe river runs below the hill\nthe morning light is cold and still\n[Chorus]\nSing it over ^ sing it under"
+FOLK_LYRICS = (
+    "[Verse]\nThe river runs below the hill\nthe morning light is cold and still\n"
+    "[Chorus]\nSing it over ^ sing it under"
+)
 DANCE = "Fast electronic dance track, 128 BPM, heavy bass."
 DANCE_LYRICS = "[intro]\n[drop]\nHey now, hey now\nthe night is long"
 CHINESE = "夜空下的慢歌, piano and strings"

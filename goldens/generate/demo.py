@@ -24,7 +24,6 @@ from diffusers import (
     FlowMatchEulerDiscreteScheduler,
     MiniMaxMusic3Blocks,
     MiniMaxMusic3ConditionEncoder,
-    MiniMaxMusic3ModularPipeline,
     MiniMaxMusic3RVQDepthDecoder,
     MiniMaxMusic3Transformer1DModel,
     MiniMaxMusic3Vocoder,
@@ -124,7 +123,7 @@ def condition_encoder(draws):
 
 def transformer(draws):
     model = MiniMaxMusic3Transformer1DModel(**TRANSFORMER)
-    gains = {"proj_out": 0.4, "to_q": 1.5, "to_k": 1.5, "preprocess_conv": 0.5, "postprocess_conv": 0.5, "ff_out": 1.5, "time_proj": 1.0}
+    gains = {"proj_out": 0.4, "to_q": 1.5, "to_k": 1.5, "preprocess_conv": 0.5, "postprocess_conv": 0.5, "ff_out": 1.5}
     return fill(model, draws, gains)
 
 
