@@ -21,28 +21,38 @@ COMPONENTS = [
     "schedule",
     "flow",
 ]
-# Each is a script beside this one with `main(out_dir)`; these have no dimensions to vary.
-WHOLE = ["prompts", "tables", "captures"]
+# Each is a script beside this one with `main(out_dir)`, and the folder its files go to; none has dimensions to vary. The
+# order matters: the whole runs use the demo checkpoint.
+WHOLE = {
+    "demo": "demo",
+    "prompts": "text",
+    "tables": "tables",
+    "captures": "captures",
+    "ops": "ops",
+}
+GOLDENS = Path(__file__).resolve().parent.parent
 
 
 def main():
+    names = [*COMPONENTS, *WHOLE]
     parser = argparse.ArgumentParser(description="Make the case files from upstream's own classes.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(COMPONENTS + WHOLE)}; default all")
-    parser.add_argument("--out", default=str(Path(__file__).resolve().parent.parent / "tiny"), help="folder to write to")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(names)}; default all")
+    parser.add_argument("--out", type=Path, default=GOLDENS, help="folder that takes the place of goldens/")
     parser.add_argument("--seed-offset", type=int, default=0, help="other dimensions, lengths and seeds")
     args = parser.parse_args()
-    unknown = [name for name in args.names if name not in COMPONENTS + WHOLE]
+    unknown = [name for name in args.names if name not in names]
     if unknown:
-        parser.error(f"no such component: {', '.join(unknown)}")
+        parser.error(f"no such script: {', '.join(unknown)}")
     # A folder with another offset holds only what an offset changes.
-    everything = COMPONENTS if args.seed_offset else COMPONENTS + WHOLE
-    for name in args.names or everything:
+    for name in args.names or (COMPONENTS if args.seed_offset else names):
         print(name)
         script = importlib.import_module(name)
+        folder = args.out / WHOLE.get(name, "tiny")
+        folder.mkdir(parents=True, exist_ok=True)
         if name in WHOLE:
-            script.main(args.out)
+            script.main(folder)
         else:
-            script.main(args.out, args.seed_offset)
+            script.main(folder, args.seed_offset)
 
 
 if __name__ == "__main__":
