@@ -79,6 +79,10 @@ impl<B: Backend> RotaryTable<B> {
 
 /// Returns `1 / theta^(2i / dim)` in f32. Each step is rounded to f32 as torch does, because an angle is a frequency
 /// times a position of up to ten thousand, which magnifies the last bit.
+///
+/// Torch's vectorised power misses the nearest f32 once among the language model's 64 frequencies (the 38th, by one unit
+/// in the last place). Up to position 10 000 that moves a cosine or sine by at most 5e-7, and 9 of the 1 280 128 values
+/// of the bf16 table to a neighbour.
 fn inverse_frequencies(dim: usize, theta: f64) -> Vec<f32> {
     (0..dim / 2)
         .map(|i| {

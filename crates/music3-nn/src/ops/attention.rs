@@ -50,12 +50,7 @@ pub fn scaled_dot_product_attention<B: Backend>(
         if mask == AttentionMask::Causal && queries > 1 {
             let visible_from = keys - queries + start;
             let bias = causal_bias(visible_from, len, keys, &scores.device());
-            scores = (scores.reshape([batch, heads, len, keys]) + bias).reshape([
-                batch,
-                kv_heads,
-                groups * len,
-                keys,
-            ]);
+            scores = (scores.reshape([batch, heads, len, keys]) + bias).reshape([batch, kv_heads, groups * len, keys]);
         }
         let probabilities = softmax(scores, 3, Width::F32);
         outputs.push(product(probabilities, value.clone()).reshape([batch, heads, len, head_dim]));

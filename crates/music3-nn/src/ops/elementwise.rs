@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 
-use super::{round, widen};
+use super::{round, round::round_scalar, widen};
 use crate::Width;
 
 /// Returns `a + b`, broadcast.
@@ -20,12 +20,15 @@ pub fn mul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, width: 
     round(widen(a) * widen(b), width)
 }
 
-/// Returns `x + scalar`. The scalar stays f32, as a Python number does in torch.
+/// Returns `x + scalar`, where the scalar is rounded to `width` first.
+///
+/// Upstream quirk: on the CPU torch rounds a Python number that is added, but not one that is multiplied by. With 1e-9
+/// and an f32 scalar, 1742 of the 65 536 bf16 values would get another sum.
 pub fn add_scalar<B: Backend, const D: usize>(x: Tensor<B, D>, scalar: f32, width: Width) -> Tensor<B, D> {
-    round(widen(x).add_scalar(scalar), width)
+    round(widen(x).add_scalar(round_scalar(scalar, width)), width)
 }
 
-/// Returns `x · scalar`. The scalar stays f32: rounding it to bf16 first gives other products.
+/// Returns `x · scalar`. The scalar stays f32, as in torch: rounding it to bf16 first gives other products.
 pub fn mul_scalar<B: Backend, const D: usize>(x: Tensor<B, D>, scalar: f32, width: Width) -> Tensor<B, D> {
     round(widen(x).mul_scalar(scalar), width)
 }

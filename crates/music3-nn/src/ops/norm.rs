@@ -47,6 +47,9 @@ pub fn layer_norm<B: Backend, const D: usize>(
 
 /// Returns the softmax over dimension `dim`, f32 inside and rounded once. In bf16 the result does not sum to one
 /// exactly, as in torch.
+///
+/// Torch computes the last dimension so, and upstream asks for no other; over another one its CPU kernel rounds the
+/// exponentials too.
 pub fn softmax<B: Backend, const D: usize>(x: Tensor<B, D>, dim: usize, width: Width) -> Tensor<B, D> {
     let x = widen(x);
     let exponentials = (x.clone() - x.max_dim(dim)).exp();

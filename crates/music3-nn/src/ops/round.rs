@@ -27,6 +27,14 @@ pub fn round<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tenso
     }
 }
 
+/// Returns a number as a tensor of `width` would hold it.
+pub(super) fn round_scalar(scalar: f32, width: Width) -> f32 {
+    match width {
+        Width::F32 => scalar,
+        Width::Bf16 => bf16::from_f32(scalar).to_f32(),
+    }
+}
+
 /// Returns host data as a tensor stored in `width`; f32 data is rounded once where `width` asks for it.
 ///
 /// Burn's own `Tensor::from_data` converts bf16 data to f32 without saying so.
