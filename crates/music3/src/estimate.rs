@@ -10,6 +10,32 @@ use crate::{configs::ModelConfigs, error::Stage, precision::Precision};
 /// Room for what a formula leaves out: allocator slack, read buffers, the program itself.
 const OVERHEAD_BYTES: u64 = 300 << 20;
 
+/// How a backend stores bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bf16Storage {
+    /// In two bytes a value.
+    Native,
+    /// In f32, which it widens to: four bytes a value.
+    Widened,
+}
+
+impl Bf16Storage {
+    /// Asks backend `B`.
+    pub fn of<B: Backend>(device: &B::Device) -> Self {
+        match Width::Bf16.store_dtype::<B>(device) {
+            DType::BF16 => Self::Native,
+            _ => Self::Widened,
+        }
+    }
+
+    fn bytes(self, width: Width) -> u64 {
+        match (self, width) {
+            (Self::Native, Width::Bf16) => 2,
+            (Self::Native, Width::F32) | (Self::Widened, _) => 4,
+        }
+    }
+}
+
 /// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSize {
@@ -42,23 +68,19 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Estimates a run on backend `B`.
-    pub fn new<B: Backend>(
+    /// Estimates a run on a backend that stores bf16 in the given way.
+    pub fn new(
         checkpoint: &Checkpoint,
         configs: &ModelConfigs,
         precision: Precision,
         size: RunSize,
-        device: &B::Device,
+        storage: Bf16Storage,
     ) -> Self {
-        let bytes = |width: Width| match width.store_dtype::<B>(device) {
-            DType::BF16 => 2,
-            _ => 4,
-        };
         let sizes = Sizes {
             configs,
             size,
-            autoregressive_bytes: bytes(precision.autoregressive()),
-            acoustic_bytes: bytes(precision.acoustic()),
+            autoregressive_bytes: storage.bytes(precision.autoregressive()),
+            acoustic_bytes: storage.bytes(precision.acoustic()),
             parameters: &|component| checkpoint.component(component).summary().parameters,
         };
         Self { stages: [sizes.autoregressive(), sizes.flow(), sizes.vocoder()] }

@@ -18,14 +18,19 @@ mod sampler;
 pub mod sampling;
 pub mod schedule;
 mod song;
+mod speed;
 pub mod vocode;
 
 pub use autoregressive::FinishReason;
 pub use configs::ModelConfigs;
 pub use error::{SongError, Stage};
-pub use estimate::{Estimate, RunSize, StageEstimate};
+pub use estimate::{Bf16Storage, Estimate, RunSize, StageEstimate};
+/// Audio in memory, its levels, and WAV files.
+pub use music3_audio as audio;
+pub use music3_text::ControlTokens;
 pub use precision::Precision;
 pub use progress::{Listener, OnProgress, Progress, Tap};
 pub use request::{DEFAULT_MAX_SECONDS, SongRequest};
 pub use sampler::Sampler;
 pub use song::{Music3, Options, Song, SongSource, StageTiming};
+pub use speed::Speed;

@@ -206,8 +206,7 @@ impl<B: Backend> Music3<B> {
         let mut loader = Loader { music: self, width, stage: Stage::Autoregressive, listener };
         let configs = &self.configs;
         Ok(AutoregressiveHalf {
-            language_model: loader
-                .load(configs.language_model.init(width, &self.device)?, Component::LanguageModel)?,
+            language_model: loader.load(configs.language_model.init(width, &self.device)?, Component::LanguageModel)?,
             rvq_depth_decoder: loader
                 .load(configs.rvq_depth_decoder.init(width, &self.device)?, Component::RvqDepthDecoder)?,
         })
@@ -222,8 +221,7 @@ impl<B: Backend> Music3<B> {
         let configs = &self.configs;
         let condition_encoder = configs.condition_encoder.init(precision.autoregressive(), &self.device)?;
         let transformer = configs.transformer.init(precision.acoustic(), &self.device)?;
-        let mut loader =
-            Loader { music: self, width: precision.autoregressive(), stage: Stage::Flow, listener };
+        let mut loader = Loader { music: self, width: precision.autoregressive(), stage: Stage::Flow, listener };
         let condition_encoder = loader.load(condition_encoder, Component::ConditionEncoder)?;
         loader.width = precision.acoustic();
         let transformer = loader.load(transformer, Component::Transformer)?;
