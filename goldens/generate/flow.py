@@ -46,7 +46,7 @@ RUNS = [
     ("one_window.mixed", "mixed", 11, 4, EVERYTHING),
     ("one_window.f32", "f32", 1, 2, EVERYTHING),
     ("one_window.bf16", "bf16", 3, 3, EVERYTHING),
-    ("two_windows.mixed", "mixed", 201, 2, ("latent_chunk_", "audios")),
+    ("two_windows.mixed", "mixed", 201, 2, LATENTS),
     ("two_windows.bf16", "bf16", 201, 2, LATENTS),
     ("three_windows.f32", "f32", 301, 2, LATENTS),
 ]
