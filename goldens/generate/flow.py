@@ -41,7 +41,7 @@ CONFIG = {
 }
 LATENTS = ("condition_", "velocity_", "latents_", "latent_chunk_")
 EVERYTHING = (*LATENTS, "audios")
-# Audio is most of a file's size, so only one file has that of more than one window.
+# Audio is most of the size of a file, so none here has that of more than one window; a whole run does.
 RUNS = [
     ("one_window.mixed", "mixed", 11, 4, EVERYTHING),
     ("one_window.f32", "f32", 1, 2, EVERYTHING),
