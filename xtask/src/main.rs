@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "this program reports to a terminal")]
 
 mod ci;
+mod mutants;
 mod tidy;
 
 use std::{
@@ -30,6 +31,8 @@ enum Command {
     },
     /// Checks the rules of the tree that no Rust tool knows; STYLE.md and ARCHITECTURE.md name them.
     Tidy,
+    /// Shows that the cases notice wrong forms of the port: builds and runs each one in a copy of the tree.
+    Mutants(mutants::Options),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Ci { only } => ci::run(&root, &only),
         Command::Tidy => tidy::run(&root),
+        Command::Mutants(options) => mutants::run(&root, &options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
