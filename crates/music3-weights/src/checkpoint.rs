@@ -10,6 +10,7 @@ use music3_nn::Width;
 use serde_json::Value;
 
 use crate::{
+    agreement::disagreements,
     component::Component,
     config::wrong_class,
     error::WeightsError,
@@ -72,12 +73,13 @@ impl Checkpoint {
     /// Plans every component, so that all that is wrong with a checkpoint is said before any of it is loaded.
     ///
     /// # Errors
-    /// With the problems of all plans.
+    /// With the problems of all plans, and with the sizes that two components should share and do not.
     pub fn plans(&self) -> Result<[Plan; 5], WeightsError> {
         let mut problems = Vec::new();
         let plans = Component::ALL.map(|component| {
             self.component(component).plan().map_err(|error| problems.extend(error.into_problems())).ok()
         });
+        problems.extend(disagreements(|component| self.component(component).config()));
         WeightsError::unless_empty(problems)?;
         Ok(plans.map(|plan| plan.expect("a plan that failed left a problem")))
     }

@@ -50,6 +50,14 @@ impl Words {
         Scope { words: &self.values, derived: &self.mapping.derived, index }
     }
 
+    /// The value of a number.
+    pub(crate) fn number(&self, word: &str) -> Option<u64> {
+        match self.values.get(word) {
+            Some(WordValue::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// The value of a flag.
     pub(crate) fn flag(&self, word: &str) -> bool {
         matches!(self.values.get(word), Some(WordValue::Flag(true)))

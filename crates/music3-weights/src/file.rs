@@ -161,20 +161,23 @@ impl TensorSource for Prefixed<'_> {
 
 /// Checks the length field against the file and the limit; returns where the header ends.
 fn check_prefix(path: &Path, map: &[u8]) -> Result<usize, FileError> {
-    if let Some(found) = recognise(map) {
-        return Err(FileError::Content { path: path.to_owned(), expected: "a safetensors file", found });
-    }
-    let (field, _) = map.split_at(LENGTH_FIELD as usize);
+    let path = path.to_owned();
+    let (field, rest) = map.split_at(LENGTH_FIELD as usize);
     let claimed = u64::from_le_bytes(field.try_into().expect("split_at gives that many bytes"));
-    let header = claimed.saturating_add(LENGTH_FIELD);
-    if header > map.len() as u64 {
-        return Err(FileError::HeaderPastEnd { path: path.to_owned(), header, file: map.len() as u64 });
+    let (header, file) = (claimed.saturating_add(LENGTH_FIELD), map.len() as u64);
+    if header <= file && claimed <= MAX_HEADER && rest.first() == Some(&b'{') {
+        return Ok(header as usize);
     }
-    if claimed > MAX_HEADER {
-        let what = "the safetensors header";
-        return Err(FileError::TooLarge { path: path.to_owned(), what, found: claimed, limit: MAX_HEADER });
+    // Only now: the length field of a good file may look like the beginning of anything.
+    match recognise(map) {
+        Some(found) => Err(FileError::Content { path, expected: "a safetensors file", found }),
+        None if header > file => Err(FileError::HeaderPastEnd { path, header, file }),
+        None if claimed > MAX_HEADER => {
+            let what = "the safetensors header";
+            Err(FileError::TooLarge { path, what, found: claimed, limit: MAX_HEADER })
+        }
+        None => Err(FileError::Content { path, expected: "a safetensors file", found: "a header that is not JSON" }),
     }
-    Ok(header as usize)
 }
 
 /// Parses the header with the format's own crate, which checks dtypes, shapes and offsets.

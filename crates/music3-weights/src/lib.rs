@@ -1,5 +1,6 @@
 //! Checkpoint folders to Burn modules, driven by the weights-mapping files.
 
+mod agreement;
 mod checkpoint;
 mod component;
 mod config;

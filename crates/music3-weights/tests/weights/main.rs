@@ -1,0 +1,10 @@
+//! Plans and loads, on whole and on broken checkpoints.
+
+mod cases;
+mod checkpoint;
+mod contract;
+mod crafted;
+mod hostile;
+mod load;
+mod shards;
+mod weight_norm;
