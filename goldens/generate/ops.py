@@ -187,10 +187,10 @@ def normalisations(dtype):
 
 def sums(dtype):
     draw = Draw(dtype)
-    outputs = {"sum_dim_7_embeddings": draw.normal("sum_7.x", 3, 7, 400).sum(dim=1, keepdim=True)}
+    outputs = {"sum_dim_7_embeddings": draw.normal("sum_7.x", 3, 7, 400, scale=0.9).sum(dim=1, keepdim=True)}
     for size in SIZES:
-        outputs[f"sum_dim_{size}"] = draw.normal(f"sum_{size}.x", 40, size).sum(dim=-1, keepdim=True)
-    layers, weights = draw.normal("mix.x", 2, 5, 8, 96), draw.normal("mix.weights", 8, scale=0.1, mean=0.125)
+        outputs[f"sum_dim_{size}"] = draw.normal(f"sum_{size}.x", 40, size, scale=0.9).sum(dim=-1, keepdim=True)
+    layers, weights = draw.normal("mix.x", 2, 5, 8, 96, scale=0.9), draw.normal("mix.weights", 8, scale=0.1, mean=0.125)
     # Upstream's tensor is [batch, layers, hidden, frames].
     mixed = torch.einsum("blht,l->bht", layers.permute(0, 2, 3, 1).contiguous(), weights)
     return outputs | {"mix_layers": mixed.transpose(1, 2).contiguous()}

@@ -96,15 +96,15 @@ fn tell_rows_apart(values: &mut [f32], logits: &mut [f32], size: usize) {
 
 fn judge_sums<B: Backend>(width: Width, device: &B::Device) {
     let mut judge = Judge::<B>::new("sums", width, device);
-    let embeddings = judge.normal("sum_7.x", [3, 7, 400], Normal::scaled(1.0));
+    let embeddings = judge.normal("sum_7.x", [3, 7, 400], Normal::scaled(0.9));
     judge.reduction("sum_dim_7_embeddings", ops::sum_dim(embeddings.clone(), 1, width));
     let one_by_one = embeddings.split(1, 1).into_iter().reduce(|sum, next| ops::add(sum, next, width));
     judge.refuses("sum_dim_7_embeddings", "one addition after the other", one_by_one.expect("there are seven"));
     for size in SIZES {
-        let x = judge.normal(&format!("sum_{size}.x"), [40, size], Normal::scaled(1.0));
+        let x = judge.normal(&format!("sum_{size}.x"), [40, size], Normal::scaled(0.9));
         judge.reduction(&format!("sum_dim_{size}"), ops::sum_dim(x, 1, width));
     }
-    let layers = judge.normal("mix.x", [2, 5, 8, 96], Normal::scaled(1.0));
+    let layers = judge.normal("mix.x", [2, 5, 8, 96], Normal::scaled(0.9));
     let weights = judge.normal("mix.weights", [8], Normal { scale: 0.1, mean: 0.125 });
     judge.reduction("mix_layers", ops::mix_layers(layers.clone(), weights.clone(), width));
     let weighted = ops::mul(layers, weights.reshape([1, 1, 8, 1]), width);
