@@ -27,7 +27,7 @@ use cudarc::{
         sys::{
             self as lt_sys, cublasComputeType_t, cublasLtMatmulDescAttributes_t as Desc,
             cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
-            cublasOperation_t, cudaDataType,
+            cudaDataType,
         },
     },
     driver::{
@@ -42,6 +42,10 @@ type Server = <CudaRuntime as cubecl::Runtime>::Server;
 
 /// Scratch memory a plan may use; cuBLASLt's own recommendation for this chip.
 const WORKSPACE_BYTES: usize = 32 << 20;
+
+/// `CUBLAS_OP_N` and `CUBLAS_OP_T`, whose type the bindings of this library leave out.
+const AS_IT_IS: u32 = 0;
+const TRANSPOSED: u32 = 1;
 
 /// Failures on the device thread that nobody has asked for yet.
 static ERROR: Mutex<Option<String>> = Mutex::new(None);
@@ -135,9 +139,7 @@ impl Library {
     fn open() -> Result<Self, String> {
         let handle = lt::create_handle().described("create a handle")?;
         let stream = driver::stream::create(driver::stream::StreamKind::NonBlocking).described("create a stream")?;
-        let event = || {
-            driver::event::create(cu::CUevent_flags::CU_EVENT_DISABLE_TIMING).described("create an event")
-        };
+        let event = || driver::event::create(cu::CUevent_flags::CU_EVENT_DISABLE_TIMING).described("create an event");
         // SAFETY: the context is current on this thread.
         let workspace = unsafe { driver::malloc_sync(WORKSPACE_BYTES) }.described("allocate scratch memory")?;
         Ok(Self { handle, stream, before: event()?, after: event()?, workspace, plans: HashMap::new() })
@@ -157,12 +159,8 @@ impl Library {
         // layouts, which describe the tensors they belong to. Both events and the stream belong to this context.
         unsafe {
             cu::cuCtxRecordEvent(context, self.before).result().described("record what comes before")?;
-            driver::stream::wait_event(
-                self.stream,
-                self.before,
-                cu::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT,
-            )
-            .described("wait for what comes before")?;
+            driver::stream::wait_event(self.stream, self.before, cu::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+                .described("wait for what comes before")?;
             // Row-major A·B is column-major Bᵀ·Aᵀ, so the operands change places.
             lt::matmul(
                 self.handle,
@@ -208,11 +206,8 @@ impl Plan {
         let desc = lt::create_matmul_desc(cublasComputeType_t::CUBLAS_COMPUTE_32F, cudaDataType::CUDA_R_32F)
             .described("describe the product")?;
         // A row-major matrix is its transpose in column-major terms.
-        for (attribute, matrix) in
-            [(Desc::CUBLASLT_MATMUL_DESC_TRANSA, b), (Desc::CUBLASLT_MATMUL_DESC_TRANSB, a)]
-        {
-            let operation =
-                if matrix.column_major { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
+        for (attribute, matrix) in [(Desc::CUBLASLT_MATMUL_DESC_TRANSA, b), (Desc::CUBLASLT_MATMUL_DESC_TRANSB, a)] {
+            let operation = if matrix.column_major { TRANSPOSED } else { AS_IT_IS };
             // SAFETY: the description was just made, and the attribute is an operation.
             unsafe {
                 lt::set_matmul_desc_attribute(
@@ -226,12 +221,7 @@ impl Plan {
         }
         let left = operand_layout(b, operand, count)?;
         let right = operand_layout(a, operand, count)?;
-        let out = layout(
-            [b.columns, a.rows],
-            b.columns,
-            cudaDataType::CUDA_R_32F,
-            (count, a.rows * b.columns),
-        )?;
+        let out = layout([b.columns, a.rows], b.columns, cudaDataType::CUDA_R_32F, (count, a.rows * b.columns))?;
         let algorithm = choose(handle, desc, [left, right, out])?;
         Ok(Self { desc, left, right, out, algorithm })
     }
@@ -253,8 +243,8 @@ fn layout(
     dtype: cudaDataType,
     (count, stride): (usize, usize),
 ) -> Result<lt_sys::cublasLtMatrixLayout_t, String> {
-    let layout = lt::create_matrix_layout(dtype, rows as u64, columns as u64, leading as i64)
-        .described("describe a matrix")?;
+    let layout =
+        lt::create_matrix_layout(dtype, rows as u64, columns as u64, leading as i64).described("describe a matrix")?;
     let count = i32::try_from(count).map_err(|_| format!("cublasLt: a batch of {count} matrices is too large"))?;
     let stride = stride as i64;
     // SAFETY: the layout was just made, and the attributes are of these types.

@@ -9,7 +9,7 @@ mod lt;
 use std::{any::Any, sync::Once};
 
 use burn::tensor::{DType, Tensor, TensorPrimitive, backend::Backend};
-use burn_cubecl::{CubeRuntime, cubecl, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{cubecl, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::{cuda::CudaRuntime, device::Device};
 
 use self::{layout::Batched, lt::Product};
@@ -28,7 +28,9 @@ pub(crate) fn matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B,
         });
         return None;
     }
-    lt::take_error().map_or((), |error| panic!("a product failed on the device: {error}"));
+    if let Some(error) = lt::take_error() {
+        panic!("a product failed on the device: {error}");
+    }
     let product = multiply(lhs, rhs)?;
     let primitive = (Box::new(product) as Box<dyn Any>).downcast::<B::FloatTensorPrimitive>().ok()?;
     Some(Tensor::from_primitive(TensorPrimitive::Float(*primitive)))
@@ -73,7 +75,3 @@ fn described(tensor: CudaTensor) -> (CudaTensor, Batched) {
         }
     }
 }
-
-/// Only here to name the bound that the tensor type needs.
-const fn _assert_runtime<R: CubeRuntime>() {}
-const _: () = _assert_runtime::<CudaRuntime>();
