@@ -1,3 +1,56 @@
-//! The `music3` program.
+//! The `music3` program: parse, run, exit code.
 
-fn main() {}
+mod args;
+mod backends;
+mod check;
+mod failure;
+mod figures;
+mod generate;
+mod inspect;
+mod interrupt;
+mod memory;
+mod panics;
+mod terminal;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    args::{Cli, Command},
+    failure::Failure,
+};
+
+fn main() -> ExitCode {
+    panics::report_in_one_line();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::refuse_usage(&error),
+    };
+    log(cli.verbose);
+    let outcome = panics::caught(|| match cli.command {
+        Command::Generate(args) => generate::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Check(args) => check::run(args),
+    });
+    match outcome {
+        Some(Ok(code)) => code,
+        Some(Err(failure)) => failure.report(),
+        // The hook has said what happened.
+        None => ExitCode::from(Failure::RUN),
+    }
+}
+
+/// Sends the log to standard error; `RUST_LOG` overrides `-v`.
+fn log(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+}

@@ -1,0 +1,117 @@
+//! What is said before a model is loaded: where it runs, what it needs, how long it takes.
+
+use std::time::Duration;
+
+use burn::tensor::backend::Backend;
+use music3::{Estimate, Music3, Speed};
+use music3_text::lyric_warnings;
+
+use super::order::{Order, Source};
+use crate::{backends::Selected, failure::Failure, figures, terminal::say};
+
+/// Arithmetic that any computer does within a minute; its speed is not measured for less.
+const SHORT_FLOP: f64 = 3e11;
+
+/// A time that is worth a line.
+const WORTH_SAYING: Duration = Duration::from_secs(60);
+
+/// A time that calls for advice.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Speaks before the model is loaded.
+pub(crate) struct Announcer<'a> {
+    pub(crate) order: &'a Order,
+    pub(crate) backend: Selected,
+    pub(crate) memory_limit_bytes: Option<u64>,
+}
+
+impl Announcer<'_> {
+    /// Says what is about to happen.
+    ///
+    /// # Errors
+    /// The prompt is too long, or there is not enough memory.
+    pub(crate) fn before_loading<B: Backend>(&self, music: &Music3<B>) -> Result<(), Failure> {
+        let request = &self.order.request;
+        let prompt = music.prompt(request)?;
+        let estimate = music.estimate(request)?;
+        if self.order.speaks() {
+            if self.order.checkpoint == Source::Demo {
+                say("demo model: its weights are random, so the song is noise; --model takes real weights");
+            }
+            for warning in lyric_warnings(&request.lyrics) {
+                say(format_args!("warning: {warning}"));
+            }
+            let (backend, precision, steps, seed) =
+                (self.backend.name(), self.order.precision, request.steps, request.seed);
+            let (tokens, seconds) = (prompt.conditional.len(), request.max_seconds);
+            say(format_args!("backend {backend}, precision {precision}, {steps} steps, seed {seed}"));
+            say(format_args!("prompt of {tokens} tokens, at most {seconds} s of music"));
+            say(self.memory(&estimate));
+        }
+        music.refuse_what_cannot_fit(request)?;
+        if self.order.speaks() && self.backend.is_on_cpu() && estimate.flop() > SHORT_FLOP {
+            let speed = Speed::measure::<B>(self.order.precision, music.device());
+            tracing::info!(two_rows = speed.two_rows, many_rows = speed.many_rows, "operations per second");
+            forecast(&estimate, &speed).into_iter().for_each(say);
+        }
+        Ok(())
+    }
+
+    fn memory(&self, estimate: &Estimate) -> String {
+        let (stage, bytes) = estimate.peak();
+        let need = format!("about {} at its peak, in the {stage}", figures::bytes(bytes));
+        let whose = if self.backend.is_on_cpu() { "memory" } else { "GPU memory" };
+        match self.memory_limit_bytes {
+            Some(limit) => format!("{whose}: {need}; {} may be used", figures::bytes(limit)),
+            None => format!("{whose}: {need}"),
+        }
+    }
+}
+
+/// Returns what there is to say about the time, if it is long.
+fn forecast(estimate: &Estimate, speed: &Speed) -> Vec<String> {
+    let durations = estimate.durations(speed);
+    let total = durations.iter().fold(Duration::ZERO, |sum, duration| sum.saturating_add(*duration));
+    if total < WORTH_SAYING {
+        return Vec::new();
+    }
+    let stages = estimate.stages.iter().zip(durations);
+    let stages: Vec<String> =
+        stages.map(|(stage, duration)| format!("{} {}", stage.stage, figures::duration(duration))).collect();
+    let mut lines = vec![format!(
+        "time: about {} of computing if the song is as long as it may be ({})",
+        figures::duration(total),
+        stages.join(", ")
+    )];
+    if total > LONG {
+        lines.push(
+            "a model of full size takes hours on a CPU: for less, lower --max-seconds or --steps, or use a build with \
+             `--features cuda` on a computer with an NVIDIA GPU"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use music3::{Stage, StageEstimate};
+
+    use super::*;
+
+    #[test]
+    fn says_hours_plainly_and_short_times_not_at_all() {
+        let stage = |stage, flop| StageEstimate { stage, weight_bytes: 0, work_bytes: 0, flop };
+        let estimate = Estimate {
+            stages: [stage(Stage::Autoregressive, 1e12), stage(Stage::Flow, 4e15), stage(Stage::Vocoder, 1e14)],
+        };
+        assert!(forecast(&estimate, &Speed { two_rows: 1e12, many_rows: 1e15 }).is_empty());
+        let lines = forecast(&estimate, &Speed { two_rows: 1e9, many_rows: 1e11 });
+        assert_eq!(
+            lines[0],
+            "time: about 11.7 h of computing if the song is as long as it may be \
+             (autoregressive stage 17 min, flow-matching stage 11.1 h, vocoder 17 min)"
+        );
+        assert!(lines[1].contains("takes hours on a CPU") && lines[1].contains("--max-seconds"));
+    }
+}

@@ -1,0 +1,86 @@
+//! `music3 generate`: a request, a song, a report.
+
+mod announce;
+mod follow;
+mod order;
+mod report;
+
+use std::{
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use burn::tensor::backend::Backend;
+use music3::{
+    Music3, OnProgress, Options, Song,
+    audio::{SampleFormat, write_wav},
+};
+
+pub(crate) use self::order::no_such_folder;
+use self::{announce::Announcer, follow::Follow, order::Order, report::Report};
+use crate::{
+    args::GenerateArgs,
+    backends::{Selected, Task},
+    failure::Failure,
+    interrupt::Interrupt,
+    memory,
+    terminal::{answer, say},
+};
+
+/// Makes a song.
+pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode, Failure> {
+    // 1. Everything that can be refused without a device or a model.
+    let order = Order::new(args)?;
+    let interrupt = Interrupt::listen();
+    // 2. Where it runs, and on what.
+    let backend = Selected::choose(order.backend)?;
+    let folder = order.checkpoint.unpacked()?;
+    // How much of a GPU's memory is free is not known here.
+    let free_bytes = if backend.is_on_cpu() { memory::available_bytes() } else { None };
+    // 3. The song.
+    let making = Making { order: &order, folder: &folder, backend, free_bytes, interrupt };
+    let Made { song, elapsed } = backend.dispatch(making)?;
+    write_wav(&order.output, &song.audio, SampleFormat::default())?;
+    // 4. What became of it.
+    let report = Report::new(&order, backend, &song, elapsed);
+    if order.speaks() {
+        say(report.summary());
+    }
+    if order.json { answer(report.to_json()) } else { answer(order.output.display()) }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The work of making a song, on any backend.
+struct Making<'a> {
+    order: &'a Order,
+    folder: &'a Path,
+    backend: Selected,
+    free_bytes: Option<u64>,
+    interrupt: Interrupt,
+}
+
+/// A song, and how long it took.
+struct Made {
+    song: Song,
+    elapsed: Duration,
+}
+
+impl Task for Making<'_> {
+    type Output = Result<Made, Failure>;
+
+    fn run<B: Backend>(self, device: B::Device) -> Self::Output {
+        let Order { request, precision, memory_limit_bytes, .. } = self.order;
+        let memory_limit_bytes = memory_limit_bytes.or(self.free_bytes);
+        let options = Options { precision: *precision, memory_limit_bytes };
+        let music = Music3::<B>::open(self.folder, device, options)?;
+        let announcer = Announcer { order: self.order, backend: self.backend, memory_limit_bytes };
+        announcer.before_loading(&music)?;
+
+        let mut follow = Follow::new(self.order.display(), self.interrupt);
+        let start = Instant::now();
+        let song = music.generate(request, &mut OnProgress(|progress| follow.progress(progress)));
+        follow.end();
+        Ok(Made { song: song?, elapsed: start.elapsed() })
+    }
+}

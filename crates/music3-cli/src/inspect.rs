@@ -1,0 +1,180 @@
+//! `music3 inspect`: what a checkpoint folder holds, from its configurations and headers alone.
+
+use std::{path::Path, process::ExitCode};
+
+use music3::{Bf16Storage, Estimate, ModelConfigs, Precision, RunSize, Stage};
+use music3_weights::{Checkpoint, CheckpointSummary, Component, WeightsError};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    args::InspectArgs,
+    failure::{Failure, chain},
+    figures,
+    generate::no_such_folder,
+    terminal::answer,
+};
+
+/// The song that memory is estimated for: a minute from a prompt of usual length.
+const USUAL: RunSize = RunSize { prompt_tokens: 400, max_frames: 1500, steps: 30 };
+
+/// Shows a checkpoint.
+pub(crate) fn run(args: InspectArgs) -> Result<ExitCode, Failure> {
+    let folder = match args.folder {
+        None => music3::demo::unpack()?,
+        Some(folder) if folder.exists() => folder,
+        Some(folder) => return Err(no_such_folder(&folder)),
+    };
+    let inspected = Inspected::of(&folder)?;
+    if args.json { answer(inspected.to_json()) } else { answer(inspected.text()) }?;
+    // The table is shown either way; a checkpoint that does not load is a failure all the same.
+    inspected.problems.map_or(Ok(ExitCode::SUCCESS), |problems| Err(Failure::run(chain(&problems))))
+}
+
+/// What was found.
+struct Inspected {
+    summary: CheckpointSummary,
+    configs: ModelConfigs,
+    raw_configs: Map<String, Value>,
+    memory: Vec<Memory>,
+    /// Why the tensors do not fit the configurations, if they do not.
+    problems: Option<WeightsError>,
+}
+
+/// Memory of a run.
+#[derive(Serialize)]
+struct Memory {
+    precision: Precision,
+    /// Which backends store bf16 so.
+    backends: &'static str,
+    peak_bytes: u64,
+    peak_stage: Stage,
+    weight_bytes: Vec<u64>,
+}
+
+impl Inspected {
+    fn of(folder: &Path) -> Result<Self, Failure> {
+        let checkpoint = Checkpoint::open(folder).map_err(music3::SongError::from)?;
+        let configs = ModelConfigs::read(&checkpoint)?;
+        let memory = [Precision::Mixed, Precision::F32, Precision::Bf16].into_iter().flat_map(|precision| {
+            let kinds = [(Bf16Storage::Native, "flex, cuda"), (Bf16Storage::Widened, "ndarray")];
+            kinds.map(|(storage, backends)| {
+                let estimate = Estimate::new(&checkpoint, &configs, precision, USUAL, storage);
+                let (peak_stage, peak_bytes) = estimate.peak();
+                let weight_bytes = estimate.stages.iter().map(|stage| stage.weight_bytes).collect();
+                Memory { precision, backends, peak_bytes, peak_stage, weight_bytes }
+            })
+        });
+        let raw_configs = Component::ALL
+            .map(|component| (component.folder().to_owned(), checkpoint.component(component).config().clone()));
+        Ok(Self {
+            memory: memory.collect(),
+            summary: checkpoint.summary(),
+            raw_configs: raw_configs.into_iter().collect(),
+            problems: checkpoint.plans().err(),
+            configs,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut lines = vec![self.summary.to_string()];
+        let bytes = figures::bytes(self.summary.bytes());
+        lines.push(match &self.problems {
+            None => format!("{bytes}; every tensor is in its place"),
+            Some(_) => format!("{bytes}; the tensors do not fit the configurations"),
+        });
+        lines.push("\ndimensions".to_owned());
+        lines.extend(self.dimensions());
+        let (seconds, steps) = (USUAL.max_frames / 25, USUAL.steps);
+        lines.push(format!("\nmemory for {seconds} s of music, {steps} steps; stages are loaded in turn"));
+        lines.push(format!(
+            "  {:<10} {:<11} {:>9}  {:<21} weights of each stage",
+            "precision", "backend", "peak", "in the"
+        ));
+        for memory in &self.memory {
+            let Memory { precision, backends, peak_bytes, peak_stage, weight_bytes } = memory;
+            let weights: Vec<String> = weight_bytes.iter().map(|&bytes| figures::bytes(bytes)).collect();
+            lines.push(format!(
+                "  {:<10} {backends:<11} {:>9}  {:<21} {}",
+                precision.to_string(),
+                figures::bytes(*peak_bytes),
+                peak_stage.to_string(),
+                weights.join(" + ")
+            ));
+        }
+        lines.join("\n")
+    }
+
+    fn dimensions(&self) -> [String; 5] {
+        let ModelConfigs { language_model: lm, rvq_depth_decoder: depth, .. } = &self.configs;
+        let ModelConfigs { condition_encoder: condition, transformer, vocoder, .. } = &self.configs;
+        let line = |component: Component, text: String| format!("  {:<18} {text}", component.folder());
+        [
+            line(
+                Component::LanguageModel,
+                format!(
+                    "{} layers, hidden {}, {} query and {} key/value heads of {}, feed-forward {}, {} tokens",
+                    lm.num_hidden_layers,
+                    lm.hidden_size,
+                    lm.num_attention_heads,
+                    lm.num_key_value_heads,
+                    lm.head_dim,
+                    lm.intermediate_size,
+                    lm.vocab_size
+                ),
+            ),
+            line(
+                Component::RvqDepthDecoder,
+                format!(
+                    "{} layers, hidden {}, {} heads, feed-forward {}, {} codebooks, {} codes in c1 and up",
+                    depth.num_layers,
+                    depth.hidden_size,
+                    depth.num_attention_heads,
+                    depth.intermediate_size,
+                    depth.num_codebooks,
+                    depth.audio_vocab_size
+                ),
+            ),
+            line(
+                Component::ConditionEncoder,
+                format!(
+                    "{} hidden states of {}, out {}",
+                    condition.num_condition_layers, condition.condition_hidden_dim, condition.out_dim
+                ),
+            ),
+            line(
+                Component::Transformer,
+                format!(
+                    "{} layers, {} heads of {}, feed-forward {}, {} latent channels, condition {}",
+                    transformer.num_layers,
+                    transformer.num_attention_heads,
+                    transformer.attention_head_dim,
+                    transformer.ff_inner_dim,
+                    transformer.in_channels,
+                    transformer.condition_dim
+                ),
+            ),
+            line(
+                Component::Vocoder,
+                format!(
+                    "hidden {}, upsampling {:?}, {} Hz",
+                    vocoder.decoder_hidden_dim, vocoder.upsampling_ratios, vocoder.sampling_rate
+                ),
+            ),
+        ]
+    }
+
+    fn to_json(&self) -> String {
+        let value = serde_json::json!({
+            "checkpoint": self.summary,
+            "bytes": self.summary.bytes(),
+            "tensors": self.summary.tensors(),
+            "parameters": self.summary.parameters(),
+            "configs": self.raw_configs,
+            "memory": self.memory,
+            "memory_is_for": { "seconds": USUAL.max_frames / 25, "steps": USUAL.steps },
+            "problems": self.problems.iter().flat_map(|error| error.problems()).map(ToString::to_string).collect::<Vec<_>>(),
+        });
+        format!("{value:#}")
+    }
+}

@@ -1,0 +1,6 @@
+//! The `music3` program from outside: arguments in; files, output and exit codes out.
+
+mod answers;
+mod program;
+mod refusals;
+mod songs;

@@ -1,0 +1,72 @@
+//! Every example is run as the program that it is.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use music3::audio::{levels, read_wav};
+
+/// Finds the program of an example; cargo builds all of them before the tests of this package.
+fn program(name: &str) -> PathBuf {
+    let test = env::current_exe().expect("a test has a program");
+    let target = test.ancestors().nth(2).expect("tests lie in the folder deps");
+    let program = target.join("examples").join(name).with_extension(env::consts::EXE_EXTENSION);
+    assert!(program.is_file(), "{} is missing; run `cargo test -p music3-examples`", program.display());
+    program
+}
+
+fn run(name: &str, arguments: &[&Path], cache: &Path) -> Output {
+    let output = Command::new(program(name))
+        .args(arguments)
+        .env("XDG_CACHE_HOME", cache)
+        .output()
+        .expect("an example can be started");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {errors}");
+    output
+}
+
+#[test]
+fn generate_song_writes_the_song_it_reports() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("song.wav");
+    let output = run("generate_song", &[&path], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.trim_end().ends_with(&path.display().to_string()), "{said}");
+
+    let audio = read_wav(&path).expect("a WAV file");
+    assert_eq!(audio.sample_rate_hz(), 44_100);
+    // 2 s are 50 frames, 50 frames are 172 latents, and a latent is 512 samples.
+    let frames: usize = said
+        .lines()
+        .find_map(|line| line.strip_suffix(" frames")?.rsplit(' ').next()?.parse().ok())
+        .expect("it says how many frames there are");
+    assert!((1..=50).contains(&frames), "{frames} frames");
+    assert_eq!(audio.samples(), (frames as f64 * 44_100.0 / 24_000.0 * 960.0 / 512.0) as usize * 512);
+    let levels = levels(&audio);
+    assert_eq!(levels.non_finite, 0);
+    assert!(levels.rms_dbfs > -60.0, "{levels:?}");
+}
+
+#[test]
+fn stage_by_stage_shows_each_stage() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let said = String::from_utf8_lossy(&run("stage_by_stage", &[], folder.path()).stderr).into_owned();
+    for part in ["prompt: 2 rows of ", "frame 1: codes [", "frame hiddens: [1, ", "latents: 1 window of [1, ", "Hz"] {
+        assert!(said.contains(part), "`{part}` is missing in\n{said}");
+    }
+}
+
+#[test]
+fn the_readme_shows_what_the_example_does() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let readme = read(root.join("../README.md"));
+    let example = read(root.join("generate_song.rs"));
+    let (_, snippet) = readme.split_once("```rust\n").expect("the README has a Rust snippet");
+    let (snippet, _) = snippet.split_once("```").expect("the snippet ends");
+    let lines = |text: &str| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>().join("\n");
+    assert!(lines(&example).contains(lines(snippet).trim()), "examples/generate_song.rs does not hold\n{snippet}");
+}
