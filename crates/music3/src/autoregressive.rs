@@ -120,8 +120,7 @@ impl<B: Backend> AutoregressiveHalf<B> {
                 run.hiddens.push(Tensor::cat(vec![last_hidden.narrow(0, 0, 1), frame.hidden], 1));
             }
             // 5. Feedback, except after the last frame.
-            let feedback =
-                (step < max_frames).then(|| embed_frame(&self.rvq_depth_decoder, embedding, &frame.codes));
+            let feedback = (step < max_frames).then(|| embed_frame(&self.rvq_depth_decoder, embedding, &frame.codes));
             run.codes.push(frame.codes);
             if step > 0 {
                 proceed(listener, Progress::Frame { frames: run.hiddens.len(), max_frames })?;
@@ -196,6 +195,9 @@ pub struct DepthFrame<B: Backend> {
     pub hidden: Tensor<B, 2>,
 }
 
+/// Chooses the code of a residual codebook (1 for c1) from its guided logits.
+pub type PickCode<'a> = dyn FnMut(usize, &[f32]) -> Result<u32, SongError> + 'a;
+
 /// Predicts the residual codes of one frame, codebook by codebook; `pick` chooses each from its guided logits.
 ///
 /// # Shapes
@@ -211,7 +213,7 @@ pub fn depth_frame<B: Backend>(
     last_hidden: Tensor<B, 2>,
     semantic_embedding: Tensor<B, 3>,
     semantic: u32,
-    pick: &mut dyn FnMut(usize, &[f32]) -> Result<u32, SongError>,
+    pick: &mut PickCode<'_>,
 ) -> Result<DepthFrame<B>, SongError> {
     let device = last_hidden.device();
     let codebooks = decoder.num_codebooks();
@@ -251,8 +253,12 @@ pub fn embed_frame<B: Backend>(
     codes: &[u32],
 ) -> Tensor<B, 3> {
     let width = decoder.width();
-    let rows: Vec<usize> =
-        codes.iter().enumerate().skip(1).map(|(codebook, &code)| decoder.embedding_row(codebook, code as usize)).collect();
+    let rows: Vec<usize> = codes
+        .iter()
+        .enumerate()
+        .skip(1)
+        .map(|(codebook, &code)| decoder.embedding_row(codebook, code as usize))
+        .collect();
     let embeddings = decoder.embed(ids(rows, &semantic_embedding.device()));
     let extra = ops::sum_dim(embeddings, 1, width).repeat_dim(0, ROWS);
     let scale = 1.0 / (decoder.num_codebooks() as f64).sqrt();
