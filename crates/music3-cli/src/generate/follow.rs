@@ -109,7 +109,7 @@ impl Follow {
             }
             Display::Bars => {
                 if self.bar.length().is_none() {
-                    self.bar.set_style(style("{spinner} {prefix:<26} [{bar:28}] {msg}"));
+                    self.bar.set_style(style("{spinner} {prefix} [{wide_bar}] {msg}"));
                     self.bar.set_length(point.total);
                 }
                 self.bar.set_message(told);
@@ -117,6 +117,11 @@ impl Follow {
             }
         }
     }
+}
+
+/// Rates below one need more digits.
+fn digits(per_sec: f64) -> usize {
+    if per_sec < 1.0 { 3 } else { 1 }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -188,8 +193,8 @@ impl Point {
             }
             Phase::Prompt => format!("{done} tokens"),
             // The model may end the song before its longest.
-            Phase::Frames => format!("{done} of {total}, {per_sec:.1} frames/s, {left} left at most"),
-            Phase::Latents => format!("{detail}{per_sec:.1} steps/s, {left} left"),
+            Phase::Frames => format!("{done} of {total}, {per_sec:.*} frames/s, {left} left at most", digits(per_sec)),
+            Phase::Latents => format!("{detail}{per_sec:.*} steps/s, {left} left", digits(per_sec)),
             Phase::Samples => format!("window {done} of {total}, {left} left"),
         }
     }
@@ -208,7 +213,7 @@ mod tests {
         let frame = Progress::Frame { frames: 30, max_frames: 100 };
         assert_eq!(told(frame, 10), "30 of 100, 3.0 frames/s, 23 s left at most");
         let step = Progress::Step { window: 1, windows: 3, step: 10, steps: 30 };
-        assert_eq!(told(step, 80), "window 2 of 3, step 10 of 30, 0.5 steps/s, 2 min left");
+        assert_eq!(told(step, 80), "window 2 of 3, step 10 of 30, 0.500 steps/s, 2 min left");
         assert_eq!(told(Progress::Vocoded { window: 1, windows: 3 }, 4), "window 1 of 3, 8.0 s left");
     }
 
