@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn::tensor::{Tensor, TensorData, backend::Backend};
-use music3_check::{Figures, Grid, NanPolicy, Pair, Values};
+use music3_check::{Equality, Figures, Grid, NanPolicy, Pair, Values};
 use music3_nn::{Width, ops};
 
 use crate::{
@@ -178,7 +178,7 @@ impl Compared {
             Width::F32 => Grid::F32,
             Width::Bf16 => Grid::Bf16,
         };
-        let pair = Pair { ours, upstream: torch, grid };
+        let pair = Pair { ours, upstream: torch, grid, equality: Equality::Exact };
         let figures = Figures::of(pair, NanPolicy::AsUpstream);
         let unlike = |&at: &usize| ours[at].to_bits() != torch[at].to_bits() && !ours[at].is_nan();
         let first = (0..ours.len()).find(unlike).map_or_else(String::new, |at| {

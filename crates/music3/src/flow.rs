@@ -87,9 +87,9 @@ impl<B: Backend> Flow<B> {
             let latents = denoise.run(condition.clone(), noise, carry.map(|carry| carry.latents), listener)?;
             listener.tap(Tap::LatentChunk { window, tensor: &latents });
             refuse_non_finite(&latents, window)?;
-            // 3. What the next window starts from.
+            // 3. What the next window starts from. The last one, which may be too short to give any, has none.
             let kept = planned.carry.clone();
-            carry = Some(Carry {
+            carry = (window + 1 < windows).then(|| Carry {
                 latents: latents.clone().narrow(2, kept.start, kept.len()),
                 condition: condition.narrow(1, kept.start, kept.len()),
             });

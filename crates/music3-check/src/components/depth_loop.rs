@@ -1,0 +1,63 @@
+//! The depth loop with forced codes: guided logits, hidden states and the feedback embedding of each frame.
+
+use burn::tensor::{Tensor, backend::Backend};
+use music3::autoregressive::{depth_frame, embed_frame};
+use music3_model::{DepthDecoder, DepthDecoderConfig};
+use music3_nn::Width;
+use music3_weights::Component;
+
+use super::{Computed, Context};
+use crate::{CheckError, judge::Answers, values::Values};
+
+/// The language model's embeddings of the first semantic codes, which are not the depth decoder's.
+const SEMANTIC: &str = "semantic_embedding";
+
+pub(super) fn depth_loop<B: Backend>(context: &Context<'_, B>) -> Result<Computed, CheckError> {
+    let (case, width) = (context.case, context.autoregressive());
+    let config: DepthDecoderConfig = case.config_as()?;
+    let decoder = config.init::<B>(width, context.device).map_err(|source| case.config_error(source))?;
+    let source = case.tensors()?.with_prefix("w.").without(SEMANTIC);
+    let decoder = context.load_from(decoder, (Component::RvqDepthDecoder, &case.config()), &source, width)?;
+    let semantic = context.input::<2>(&format!("w.{SEMANTIC}"), config.hidden_size, width)?;
+    let last_hidden = context.input::<3>("in.last_hidden", config.hidden_size, width)?;
+    case.expect_dim("in.last_hidden", &last_hidden.dims(), (1, 2))?;
+    let rows = [semantic.dims()[0]].into_iter().chain(vec![config.audio_vocab_size; config.num_codebooks - 1]);
+    let codes = case.codes("in.codes", &rows.collect::<Vec<_>>())?;
+    case.expect_dim("in.codes", &[codes.len()], (0, last_hidden.dims()[0]))?;
+
+    let mut answers = Answers::new();
+    for (frame, codes) in codes.iter().enumerate() {
+        let hidden = last_hidden.clone().narrow(0, frame, 1).squeeze_dim(0);
+        let row = semantic.clone().narrow(0, codes[0] as usize, 1);
+        let embedding = row.unsqueeze_dim::<3>(0).repeat_dim(0, 2);
+        let frame_answers = run_frame(&decoder, hidden, embedding, codes, width);
+        answers.extend(frame_answers.into_iter().map(|(name, values)| (format!("{name}_{frame}"), values)));
+    }
+    Ok(answers.into())
+}
+
+fn run_frame<B: Backend>(
+    decoder: &DepthDecoder<B>,
+    last_hidden: Tensor<B, 2>,
+    semantic: Tensor<B, 3>,
+    codes: &[u32],
+    width: Width,
+) -> Vec<(&'static str, Values)> {
+    let mut guided_rows = Vec::new();
+    let mut forced = |codebook: usize, guided: &[f32]| {
+        guided_rows.push(Values::f32(guided.to_vec(), [guided.len()]));
+        Ok(codes[codebook])
+    };
+    let frame = depth_frame(decoder, last_hidden, semantic.clone(), codes[0], &mut forced)
+        .expect("forced codes are in range, and nothing else in a depth frame fails");
+    let feedback = embed_frame(decoder, semantic, &frame.codes);
+    let both: Vec<i64> = frame.codes.iter().chain(&frame.codes).map(|&code| code.into()).collect();
+    let shape = [2, frame.codes.len()];
+    let guided = Values::stacked(guided_rows).expect("every codebook has a head of one size");
+    vec![
+        ("guided", guided),
+        ("depth_hidden", Values::of(frame.hidden, width)),
+        ("frame_codes", Values::int(both, shape)),
+        ("feedback", Values::of(feedback, width)),
+    ]
+}

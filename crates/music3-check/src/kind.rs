@@ -1,0 +1,74 @@
+//! What a case is for.
+
+use std::fmt;
+
+/// What a case is for: the `component` of its JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each is named as the case files name it, and their contract explains them")]
+pub enum CaseKind {
+    ConditionEncoder,
+    RvqDepthDecoder,
+    DepthLoop,
+    LanguageModel,
+    TransformerBlock,
+    Transformer,
+    Snake,
+    VocoderBlock,
+    Vocoder,
+    GuidedLogits,
+    SampleProbs,
+    Schedule,
+    Flow,
+    Pipeline,
+    PromptStrings,
+    PromptTokenIds,
+    Windows,
+    NearestIndex,
+    Durations,
+}
+
+impl CaseKind {
+    /// Every kind and its name.
+    pub const ALL: [(Self, &'static str); 19] = [
+        (Self::ConditionEncoder, "condition_encoder"),
+        (Self::RvqDepthDecoder, "rvq_depth_decoder"),
+        (Self::DepthLoop, "depth_loop"),
+        (Self::LanguageModel, "language_model"),
+        (Self::TransformerBlock, "transformer_block"),
+        (Self::Transformer, "transformer"),
+        (Self::Snake, "snake"),
+        (Self::VocoderBlock, "vocoder_block"),
+        (Self::Vocoder, "vocoder"),
+        (Self::GuidedLogits, "guided_logits"),
+        (Self::SampleProbs, "sample_probs"),
+        (Self::Schedule, "schedule"),
+        (Self::Flow, "flow"),
+        (Self::Pipeline, "pipeline"),
+        (Self::PromptStrings, "prompt_strings"),
+        (Self::PromptTokenIds, "prompt_token_ids"),
+        (Self::Windows, "windows"),
+        (Self::NearestIndex, "nearest_index"),
+        (Self::Durations, "durations"),
+    ];
+
+    /// Returns its name in a case file.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+    }
+
+    /// Returns whether the case's tensors have the prefixes `w.`, `in.` and so on; a capture's have none.
+    pub(crate) fn has_prefixes(self) -> bool {
+        self != Self::Pipeline
+    }
+}
+
+impl fmt::Display for CaseKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

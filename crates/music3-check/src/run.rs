@@ -1,0 +1,141 @@
+//! Cases in, reports out.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use burn::tensor::backend::Backend;
+use music3::Precision;
+
+use crate::{
+    CheckError,
+    case::CaseFile,
+    collect::{CasePath, Origin},
+    components::{Computed, Context, compute},
+    dump,
+    judge::judge,
+    kind::CaseKind,
+    output::DtypeRule,
+    report::{CaseReport, FreeRun, Report, Status},
+    row::Row,
+};
+
+/// How cases are run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What everything is computed in, instead of each case's own dtype.
+    pub precision: Option<Precision>,
+    /// The folder that what was computed is written to.
+    pub dump: Option<PathBuf>,
+    /// The checkpoint folder that captures are replayed on, instead of each capture's own.
+    pub model: Option<PathBuf>,
+}
+
+/// Runs cases one after another; `done` is called with each report as it comes.
+pub fn run<B: Backend>(
+    cases: &[CasePath],
+    options: &Options,
+    device: &B::Device,
+    done: &mut dyn FnMut(&CaseReport),
+) -> Report {
+    let mut report = Report::default();
+    for CasePath { path, origin } in cases {
+        let case = match CaseFile::open(path) {
+            Ok(case) => run_case::<B>(&case, options, device),
+            Err(CheckError::NoComponent { path }) if *origin == Origin::Folder => {
+                report.not_cases.push(path);
+                continue;
+            }
+            Err(error) => CaseReport::stopped(path, Status::Unreadable, error.to_string()),
+        };
+        done(&case);
+        report.cases.push(case);
+    }
+    report.judge_free_runs();
+    report
+}
+
+/// Runs one case.
+pub fn run_case<B: Backend>(case: &CaseFile, options: &Options, device: &B::Device) -> CaseReport {
+    let start = Instant::now();
+    let precision = options.precision.unwrap_or(case.precision());
+    // A wrong shape is a documented panic of every forward, and a backend panics where its device is missing.
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_unguarded::<B>(case, options, device)));
+    let report = CaseReport::stopped(case.path(), Status::Passed, String::new());
+    let report = match outcome {
+        Ok(Ok(Outcome { rows, notes, free })) => CaseReport { rows, notes, free, error: None, ..report },
+        Ok(Err(error @ CheckError::Stopped { .. })) => failed(report, Status::Failed, error.to_string()),
+        Ok(Err(error)) => failed(report, Status::Unreadable, error.to_string()),
+        Err(panic) => failed(report, Status::Failed, format!("stopped: {}", message(&*panic))),
+    };
+    let status = match report.has_failed_row() {
+        true => Status::Failed,
+        false => report.status,
+    };
+    CaseReport {
+        component: Some(case.kind()),
+        dtype: Some(case.precision()),
+        precision: Some(precision),
+        status,
+        seconds: start.elapsed().as_secs_f64(),
+        ..report
+    }
+}
+
+/// What a case found out, before it is a report.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) free: Option<FreeRun>,
+}
+
+fn run_unguarded<B: Backend>(case: &CaseFile, options: &Options, device: &B::Device) -> Result<Outcome, CheckError> {
+    let precision = options.precision.unwrap_or(case.precision());
+    let context = Context::<B> { case, precision, device };
+    if case.kind() == CaseKind::Pipeline {
+        return crate::pipeline::replay(&context, options);
+    }
+    let mut notes = Vec::new();
+    let dtypes = match precision == case.precision() {
+        true => DtypeRule::Upstream,
+        false => {
+            notes.push(format!("computed in {precision}, compared with upstream's {}", case.precision()));
+            DtypeRule::Chosen
+        }
+    };
+    let rows = match compute(&context)? {
+        Computed::Tensors { answers, mut rows } => {
+            if let Some(folder) = &options.dump {
+                let named = answers.iter().map(|(name, values)| (format!("out.{name}"), values));
+                dump::write_tensors(folder, &case.stem(), named)?;
+            }
+            rows.extend(judge(case, &answers, dtypes)?);
+            rows
+        }
+        Computed::Table { rows, answers } => {
+            dump_answers(options.dump.as_deref(), case, &answers)?;
+            rows
+        }
+    };
+    Ok(Outcome { rows, notes, free: None })
+}
+
+fn dump_answers(folder: Option<&Path>, case: &CaseFile, answers: &serde_json::Value) -> Result<(), CheckError> {
+    match folder {
+        Some(folder) => dump::write_json(folder, &case.stem(), answers),
+        None => Ok(()),
+    }
+}
+
+fn failed(report: CaseReport, status: Status, error: String) -> CaseReport {
+    CaseReport { status, error: Some(error), ..report }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
+}
