@@ -65,45 +65,34 @@ fn dot_rows(weights: &[bf16], x: &[f32], sums: &mut [f32]) {
     }
 }
 
-/// Blocks of [`LANES`] products that are summed in f32 before they join the f64 sums.
-const BLOCKS_PER_FLUSH: usize = 8;
-
-/// Returns the dot products of `weights` with `N` rows, each in [`LANES`] partial sums that are joined pairwise. Short
-/// runs are summed in f32, where a vector unit is quick, and the runs in f64.
+/// Returns the dot products of `weights` with `N` rows, each summed in [`LANES`] partial sums and then pairwise.
 fn dot<const N: usize>(weights: &[bf16], rows: [&[f32]; N]) -> [f32; N] {
-    let mut sums = [[0.0f64; LANES]; N];
-    for (run, weights) in weights.chunks(LANES * BLOCKS_PER_FLUSH).enumerate() {
-        let start = run * LANES * BLOCKS_PER_FLUSH;
-        let mut lanes = [[0.0f32; LANES]; N];
-        let (blocks, tail) = weights.as_chunks::<LANES>();
-        for (block, weights) in blocks.iter().enumerate() {
-            let weights = weights.map(bf16::to_f32_const);
-            for (lanes, row) in lanes.iter_mut().zip(rows) {
-                let row = &row[start + block * LANES..][..LANES];
-                for lane in 0..LANES {
-                    lanes[lane] += weights[lane] * row[lane];
-                }
-            }
-        }
+    let mut lanes = [[0.0f32; LANES]; N];
+    let (blocks, tail) = weights.as_chunks::<LANES>();
+    for (block, weights) in blocks.iter().enumerate() {
+        let weights = weights.map(bf16::to_f32_const);
         for (lanes, row) in lanes.iter_mut().zip(rows) {
-            let row = &row[start + blocks.len() * LANES..];
-            for ((lane, weight), x) in lanes.iter_mut().zip(tail).zip(row) {
-                *lane += weight.to_f32() * x;
+            let row = &row[block * LANES..][..LANES];
+            for lane in 0..LANES {
+                lanes[lane] += weights[lane] * row[lane];
             }
-        }
-        for (sums, lanes) in sums.iter_mut().zip(&lanes) {
-            sums.iter_mut().zip(lanes).for_each(|(sum, lane)| *sum += f64::from(*lane));
         }
     }
-    sums.map(|mut sums| {
+    let done = blocks.len() * LANES;
+    for (lanes, row) in lanes.iter_mut().zip(rows) {
+        for (lane, weight) in tail.iter().enumerate() {
+            lanes[lane] += weight.to_f32() * row[done + lane];
+        }
+    }
+    lanes.map(|mut lanes| {
         let mut width = LANES;
         while width > 1 {
             width /= 2;
             for lane in 0..width {
-                sums[lane] += sums[lane + width];
+                lanes[lane] += lanes[lane + width];
             }
         }
-        sums[0] as f32
+        lanes[0]
     })
 }
 

@@ -46,7 +46,7 @@ pub fn scaled_dot_product_attention<B: Backend>(
     for start in (0..queries).step_by(block) {
         let len = block.min(queries - start);
         let rows = query.clone().narrow(2, start, len).reshape([batch, kv_heads, groups * len, head_dim]);
-        let mut scores = widen(product(rows, key.clone()));
+        let mut scores = product(rows, key.clone());
         if mask == AttentionMask::Causal && queries > 1 {
             let visible_from = keys - queries + start;
             let bias = causal_bias(visible_from, len, keys, &scores.device());

@@ -2,10 +2,7 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 
-use super::{
-    product::{product, with_bias},
-    round, widen,
-};
+use super::{product::product, round, widen};
 use crate::Width;
 
 /// The geometry of a [`conv1d`] with stride 1.
@@ -26,7 +23,7 @@ pub struct ConvTranspose1dOptions {
     pub padding: usize,
 }
 
-/// Returns the convolution, one product per tap, summed wide, bias included in the one rounding.
+/// Returns the convolution, one product per tap, summed in f32, bias included in the one rounding.
 ///
 /// # Shapes
 /// `x` `[batch, in, len]`, `weight` `[out, in, taps]`, `bias` `[out]` →
@@ -48,7 +45,7 @@ pub fn conv1d<B: Backend>(
         product(matrix, x.clone().narrow(2, tap * dilation, len))
     };
     let sum = (1..taps).fold(term(0), |sum, tap| sum + term(tap));
-    round(with_bias(sum, per_channel(bias)), width)
+    round(with_bias(sum, bias), width)
 }
 
 /// Returns the transposed convolution with any stride: one product for all taps, then an overlap-add of the
@@ -82,15 +79,17 @@ pub fn conv_transpose1d<B: Backend>(
     };
     let sum = (1..groups).fold(group(0), |sum, index| sum + group(index));
     let kept = (len - 1) * stride + taps - 2 * padding;
-    round(with_bias(sum.narrow(2, padding, kept), per_channel(bias)), width)
+    round(with_bias(sum.narrow(2, padding, kept), bias), width)
 }
 
-/// `[out]` → what is added to `[batch, out, len]`
-fn per_channel<B: Backend>(bias: Option<Tensor<B, 1>>) -> Option<Tensor<B, 3>> {
-    bias.map(|bias| {
-        let [channels] = bias.dims();
-        bias.reshape([1, channels, 1])
-    })
+fn with_bias<B: Backend>(x: Tensor<B, 3>, bias: Option<Tensor<B, 1>>) -> Tensor<B, 3> {
+    match bias {
+        Some(bias) => {
+            let [channels] = bias.dims();
+            x + widen(bias).reshape([1, channels, 1])
+        }
+        None => x,
+    }
 }
 
 /// Adds zeros at both ends of the last dimension.
@@ -99,7 +98,7 @@ fn pad<B: Backend>(x: Tensor<B, 3>, left: usize, right: usize) -> Tensor<B, 3> {
         return x;
     }
     let [batch, channels, len] = x.dims();
-    let zeros = Tensor::zeros([batch, channels, left + len + right], (&x.device(), x.dtype()));
+    let zeros = Tensor::zeros([batch, channels, left + len + right], &x.device());
     zeros.slice_assign([0..batch, 0..channels, left..left + len], x)
 }
 
@@ -109,6 +108,6 @@ fn pad_last4<B: Backend>(x: Tensor<B, 4>, right: usize) -> Tensor<B, 4> {
         return x;
     }
     let [batch, channels, len, taps] = x.dims();
-    let zeros = Tensor::zeros([batch, channels, len, taps + right], (&x.device(), x.dtype()));
+    let zeros = Tensor::zeros([batch, channels, len, taps + right], &x.device());
     zeros.slice_assign([0..batch, 0..channels, 0..len, 0..taps], x)
 }

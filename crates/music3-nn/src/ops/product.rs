@@ -1,11 +1,11 @@
 //! Products and weighted sums: wide sums, one rounding at the end, bias included.
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{Tensor, backend::Backend};
 
 use super::{round, widen};
 use crate::Width;
 
-/// Returns `x · weightᵀ + bias`, summed wide and rounded once; rounding the bias apart would differ in more than a
+/// Returns `x · weightᵀ + bias`, summed in f32 and rounded once; rounding the bias apart would differ in more than a
 /// quarter of all bf16 values.
 ///
 /// # Shapes
@@ -20,13 +20,13 @@ pub fn linear<B: Backend, const D: usize>(
     let [out, inner] = weight.dims();
     let rows = dims[..D - 1].iter().product();
     let x: Tensor<B, 2> = x.reshape([rows, inner]);
-    let y = with_bias(
-        match music3_kernels::try_linear_bf16(&x, &weight) {
-            Some(y) if !sums_in_f64(&x, &weight) => y,
-            _ => product(x, weight.transpose()),
-        },
-        bias.map(|bias| bias.unsqueeze()),
-    );
+    let mut y = match music3_kernels::try_linear_bf16(&x, &weight) {
+        Some(y) => y,
+        None => product(x, weight.transpose()),
+    };
+    if let Some(bias) = bias {
+        y = y + widen(bias).unsqueeze();
+    }
     dims[D - 1] = out;
     round(y, width).reshape(dims)
 }
@@ -36,39 +36,13 @@ pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, widt
     round(product(a, b), width)
 }
 
-/// Operands with more elements together are multiplied in f32.
-const MAX_F64_ELEMENTS: usize = 1 << 20;
-
-/// Returns whether a product is summed in f64: where the backend can, and where it costs nothing that matters.
-///
-/// A sum's last bits decide now and then which way a value rounds to bf16, and in a deep module one such value changes
-/// most of the outputs. Summed in f64, what is left of that is upstream's own error.
-fn sums_in_f64<B: Backend, const D: usize, const E: usize>(a: &Tensor<B, D>, b: &Tensor<B, E>) -> bool {
-    let elements = a.shape().num_elements() + b.shape().num_elements();
-    elements <= MAX_F64_ELEMENTS && B::supports_dtype(&a.device(), DType::F64)
-}
-
-/// Returns the product before it is rounded, in f32 or f64: the plain-tensor twin of the kernels' products.
+/// Returns the product in f32, not rounded yet: the plain-tensor twin of the kernels' products.
 pub(super) fn product<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
-    if sums_in_f64(&a, &b) {
-        return a.cast(DType::F64).matmul(b.cast(DType::F64));
-    }
     // bf16 operands need no widening where a kernel multiplies them exactly.
     let (a, b) = if a.dtype() == b.dtype() { (a, b) } else { (widen(a), widen(b)) };
     match music3_kernels::try_matmul(&a, &b) {
         Some(product) => product,
         None => widen(a).matmul(widen(b)),
-    }
-}
-
-/// Adds a bias to a product that is not rounded yet.
-pub(super) fn with_bias<B: Backend, const D: usize>(product: Tensor<B, D>, bias: Option<Tensor<B, D>>) -> Tensor<B, D> {
-    match bias {
-        Some(bias) => {
-            let bias = if product.dtype() == DType::F64 { bias.cast(DType::F64) } else { widen(bias) };
-            product + bias
-        }
-        None => product,
     }
 }
 

@@ -5,13 +5,12 @@ use half::bf16;
 
 use crate::{Width, width::Rounding};
 
-/// Returns `x` as f32: exact for what is stored, since every bf16 value is an f32 value; a product that was summed in f64
-/// is rounded to f32.
+/// Returns `x` as f32. Exact: every bf16 value is an f32 value.
 pub fn widen<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
     if x.dtype() == DType::F32 { x } else { x.cast(DType::F32) }
 }
 
-/// Returns a computed tensor stored in `width`: as it is, or rounded to bf16, to nearest with ties to even.
+/// Returns an f32 tensor stored in `width`: as it is, or rounded to bf16, to nearest with ties to even.
 ///
 /// Subnormals are kept, values past the largest bf16 become infinite, and NaN stays NaN.
 pub fn round<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
@@ -21,7 +20,7 @@ pub fn round<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tenso
     if x.dtype() == DType::BF16 {
         return x;
     }
-    let (device, x) = (x.device(), widen(x));
+    let device = x.device();
     match Rounding::of::<B>(&device) {
         Rounding::Cast => x.cast(DType::BF16),
         Rounding::Host | Rounding::Emulated => from_data(x.into_data(), width, &device),
