@@ -46,7 +46,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Log more on standard error: -v what is chosen, -vv details, -vvv everything.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 900)]
     pub(crate) verbose: u8,
 }
 

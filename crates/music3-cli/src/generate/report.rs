@@ -86,22 +86,18 @@ impl Report {
     pub(crate) fn summary(&self) -> String {
         let Self { path, seconds, frames, finish_in_words, clipped_samples, realtime_factor, .. } = self;
         let time = |seconds| figures::duration(Duration::from_secs_f64(seconds));
-        let stages: Vec<String> = self
-            .stages
-            .iter()
-            .map(|stage| {
-                let (whole, load) = (stage.load_seconds + stage.run_seconds, stage.load_seconds);
-                format!("{} {} ({} loading)", stage.stage, time(whole), time(load))
-            })
-            .collect();
+        let loading: f64 = self.stages.iter().map(|stage| stage.load_seconds).sum();
+        let whole = |stage: &StageReport| time(stage.load_seconds + stage.run_seconds);
+        let stages: Vec<String> = self.stages.iter().map(|stage| format!("{} {}", stage.stage, whole(stage))).collect();
         let (peak, rms) = (figures::level(self.peak_dbfs), figures::level(self.rms_dbfs));
         [
             format!("{path}: {seconds:.2} s of stereo at {} Hz", self.sample_rate_hz),
             format!("  end    {finish_in_words}, after {frames} frames"),
             format!("  level  peak {peak}, RMS {rms}, {clipped_samples} samples clipped"),
-            format!("  time   {}; {} in all", stages.join(", "), time(self.elapsed_seconds)),
+            format!("  time   {}", stages.join(", ")),
+            format!("  in all {}, of which {} loading", time(self.elapsed_seconds), time(loading)),
             format!(
-                "  speed  {realtime_factor:.2} s of work per second of music, on {} in {}",
+                "  speed  realtime factor {realtime_factor:.2} (seconds of work per second of music), on {} in {}",
                 self.backend, self.precision
             ),
         ]
