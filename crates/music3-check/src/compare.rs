@@ -94,7 +94,8 @@ impl Figures {
                 continue;
             }
             let distance = distance(ours, upstream);
-            let equal = distance <= 0.0 || distance <= relative * f64::from(upstream).abs() + absolute;
+            let allowed = relative * f64::from(upstream).abs() + absolute;
+            let equal = distance <= 0.0 || (distance.is_finite() && distance <= allowed);
             figures.differing += usize::from(!equal);
             figures.sum += distance;
             figures.ulp = figures.ulp.max(ulp(ours, upstream, pair.grid));
