@@ -13,8 +13,9 @@ pub(super) fn guided_logits(case: &CaseFile) -> Result<Computed, CheckError> {
         let (conditional, shape) = case.floats(&format!("in.cond_{label}"))?;
         let name = format!("in.uncond_{label}");
         let (unconditional, other) = case.floats(&name)?;
-        if other != shape || shape.len() != 1 {
-            return Err(case.wrong_shape(&name, &other, format!("one dimension, as in.cond_{label}")));
+        case.expect_same(&name, &other, &shape)?;
+        if shape.last() != Some(&conditional.len()) {
+            return Err(case.wrong_shape(&name, &other, "one row".to_owned()));
         }
         let guided = guided_candidates(&conditional, &unconditional, scale, candidates);
         let probabilities = sample_probabilities(&guided, kept);
