@@ -18,6 +18,7 @@ mod pipeline;
 mod report;
 mod row;
 mod run;
+mod summary;
 mod table;
 mod values;
 
@@ -30,5 +31,6 @@ pub use kind::CaseKind;
 pub use report::{CaseReport, FreeGroup, FreeOutcome, FreeRun, Report, Status};
 pub use row::{Negative, Row, Shown, Verdict, Worst};
 pub use run::{Options, run, run_case};
+pub use summary::render_worst;
 pub use table::{render_case, render_summary, render_table};
 pub use values::{Data, Values};

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::{
     report::{CaseReport, FreeOutcome, Report, Status},
     row::{Negative, Row, Shown, Verdict},
+    summary::render_worst,
 };
 
 /// The width of the widest output name that is not cut off.
@@ -41,9 +42,9 @@ pub fn render_case(case: &CaseReport) -> String {
     text
 }
 
-/// Returns what stands below all cases: free runs, files that are no cases, and the sums.
+/// Returns what stands below all cases: the worst of each component, free runs, files that are no cases, and the sums.
 pub fn render_summary(report: &Report) -> String {
-    let mut text = String::new();
+    let mut text = format!("\n{}\n", render_worst(report));
     for group in &report.free {
         let mark = if group.passed { "pass" } else { "FAIL" };
         line(

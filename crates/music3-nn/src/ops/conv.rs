@@ -23,7 +23,11 @@ pub struct ConvTranspose1dOptions {
     pub padding: usize,
 }
 
-/// Returns the convolution, one product per tap, summed in f32, bias included in the one rounding.
+/// Values of the unfolded input that are held at once; longer inputs are taken in blocks, which changes no value.
+const MAX_UNFOLDED: usize = 1 << 24;
+
+/// Returns the convolution as one product over channels and taps of the unfolded input, summed wide, bias included in
+/// the one rounding.
 ///
 /// # Shapes
 /// `x` `[batch, in, len]`, `weight` `[out, in, taps]`, `bias` `[out]` →
@@ -38,14 +42,22 @@ pub fn conv1d<B: Backend>(
     let Conv1dOptions { padding, dilation } = options;
     let [out, inner, taps] = weight.dims();
     let x = pad(widen(x), padding, padding);
-    let weight = widen(weight);
-    let len = x.dims()[2] - dilation * (taps - 1);
-    let term = |tap: usize| {
-        let matrix = weight.clone().narrow(2, tap, 1).reshape([1, out, inner]);
-        product(matrix, x.clone().narrow(2, tap * dilation, len))
-    };
-    let sum = (1..taps).fold(term(0), |sum, tap| sum + term(tap));
-    round(with_bias(sum, bias), width)
+    let [batch, _, padded] = x.dims();
+    let len = padded - dilation * (taps - 1);
+    let matrix = widen(weight).reshape([1, out, taps * inner]);
+    let block = (MAX_UNFOLDED / (batch * inner * taps)).clamp(1, len);
+    let blocks = (0..len).step_by(block).map(|start| {
+        let count = block.min(len - start);
+        let tap = |tap: usize| x.clone().narrow(2, start + tap * dilation, count);
+        let unfolded = if taps == 1 {
+            tap(0)
+        } else {
+            Tensor::stack::<4>((0..taps).map(tap).collect(), 2).reshape([batch, inner * taps, count])
+        };
+        round(with_bias(product(matrix.clone(), unfolded), bias.clone()), width)
+    });
+    let mut blocks: Vec<_> = blocks.collect();
+    if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) }
 }
 
 /// Returns the transposed convolution with any stride: one product for all taps, then an overlap-add of the
