@@ -124,10 +124,7 @@ mod tests {
             let weight = tensor(outputs, inner, 5).cast(DType::BF16);
             let fast = linear_bf16(&x, &weight).expect("flex, bf16 and few rows");
             let plain = x.matmul(weight.cast(DType::F32).transpose());
-            fast.into_data().assert_approx_eq::<f32>(
-                &plain.into_data(),
-                burn::tensor::Tolerance::rel_abs(1e-5, 1e-4),
-            );
+            fast.into_data().assert_approx_eq::<f32>(&plain.into_data(), burn::tensor::Tolerance::rel_abs(1e-5, 1e-4));
         }
     }
 

@@ -146,9 +146,8 @@ impl Qwen3Config {
             ("num_key_value_heads", self.num_key_value_heads),
         )?;
         refuse_remainder(COMPONENT, ("head_dim", self.head_dim), ("2, the halves that rotate", 2))?;
-        let unsupported = |key, found: String, expected| {
-            Err(ConfigError::Unsupported { component: COMPONENT, key, found, expected })
-        };
+        let unsupported =
+            |key, found: String, expected| Err(ConfigError::Unsupported { component: COMPONENT, key, found, expected });
         if self.hidden_act != "silu" {
             return unsupported("hidden_act", format!("`{}`", self.hidden_act), "`silu`");
         }
@@ -331,12 +330,8 @@ impl<B: Backend> Qwen3DecoderLayer<B> {
         cache: &mut LayerCache<B>,
         position: usize,
     ) -> Tensor<B, 3> {
-        let attended = self.self_attn.forward(
-            self.input_layernorm.forward(hidden_states.clone()),
-            rotary,
-            cache,
-            position,
-        );
+        let attended =
+            self.self_attn.forward(self.input_layernorm.forward(hidden_states.clone()), rotary, cache, position);
         let hidden_states = ops::add(hidden_states, attended, self.width);
         let fed = self.mlp.forward(self.post_attention_layernorm.forward(hidden_states.clone()));
         ops::add(hidden_states, fed, self.width)

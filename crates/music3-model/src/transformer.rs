@@ -112,11 +112,7 @@ impl Transformer1DModelConfig {
             ],
         )?;
         refuse_remainder(COMPONENT, ("rotary_dim", self.rotary_dim), ("2, the halves that rotate", 2))?;
-        refuse_remainder(
-            COMPONENT,
-            ("fourier_embedding_dim", self.fourier_embedding_dim),
-            ("2, cosine and sine", 2),
-        )?;
+        refuse_remainder(COMPONENT, ("fourier_embedding_dim", self.fourier_embedding_dim), ("2, cosine and sine", 2))?;
         if self.rotary_dim > self.attention_head_dim {
             return Err(ConfigError::Unsupported {
                 component: COMPONENT,
@@ -209,8 +205,7 @@ impl<B: Backend> Transformer1DModel<B> {
         // 1. Latents, as many channels of zeros, condition.
         let zeros = hidden_states.zeros_like();
         let hidden_states = Tensor::cat(vec![hidden_states, zeros, encoder_hidden_states.swap_dims(1, 2)], 1);
-        let hidden_states =
-            ops::add(self.preprocess_conv.forward(hidden_states.clone()), hidden_states, self.width);
+        let hidden_states = ops::add(self.preprocess_conv.forward(hidden_states.clone()), hidden_states, self.width);
         let hidden_states = self.proj_in.forward(hidden_states.swap_dims(1, 2));
         // 2. The time, as one more token in front.
         let temb = self.time_embed.forward(self.time_proj.forward(timestep));

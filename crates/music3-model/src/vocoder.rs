@@ -185,8 +185,7 @@ impl VocoderBlockConfig {
     /// Returns a block whose weights are drawn on first use unless they are loaded before.
     pub fn init<B: Backend>(&self, width: Width, device: &B::Device) -> VocoderBlock<B> {
         let unit = |dilation| VocoderResidualUnit::new(self.output_dim, dilation, width, device);
-        let conv_t1 =
-            ConvTranspose1dConfig { inputs: self.input_dim, outputs: self.output_dim, stride: self.stride };
+        let conv_t1 = ConvTranspose1dConfig { inputs: self.input_dim, outputs: self.output_dim, stride: self.stride };
         VocoderBlock {
             snake1: Snake1d::new(self.input_dim, width, device),
             conv_t1: conv_t1.init(width, device),

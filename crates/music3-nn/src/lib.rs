@@ -10,7 +10,7 @@ pub mod ops;
 pub mod rotary;
 mod width;
 
-pub use music3_kernels::take_device_error;
 pub use kv_cache::{KvCache, LayerCache};
+pub use music3_kernels::take_device_error;
 pub use rotary::RotaryTable;
 pub use width::Width;

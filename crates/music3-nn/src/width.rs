@@ -90,17 +90,25 @@ impl Rounding {
         }
         // Just below, at and just above ties of both parities, a subnormal, the overflow threshold, and the signs.
         const PROBES: [u32; 12] = [
-            0x3f80_7fff, 0x3f80_8000, 0x3f80_8001, 0x3f81_8000, 0x3f81_8001, 0xbf80_8001, 0x0000_8001, 0x0001_8000,
-            0x0040_8001, 0x7f7f_7fff, 0x7f7f_8000, 0x8000_0000,
+            0x3f80_7fff,
+            0x3f80_8000,
+            0x3f80_8001,
+            0x3f81_8000,
+            0x3f81_8001,
+            0xbf80_8001,
+            0x0000_8001,
+            0x0001_8000,
+            0x0040_8001,
+            0x7f7f_7fff,
+            0x7f7f_8000,
+            0x8000_0000,
         ];
         let values: Vec<f32> = PROBES.iter().map(|&bits| f32::from_bits(bits)).collect();
         let expected: Vec<u16> = values.iter().map(|&value| bf16::from_f32(value).to_bits()).collect();
         let data = Tensor::<B, 1>::from_data(TensorData::from(values.as_slice()), (device, DType::F32))
             .cast(DType::BF16)
             .into_data();
-        let right = data
-            .as_slice::<bf16>()
-            .is_ok_and(|found| found.iter().map(|value| value.to_bits()).eq(expected));
+        let right = data.as_slice::<bf16>().is_ok_and(|found| found.iter().map(|value| value.to_bits()).eq(expected));
         if right { Self::Cast } else { Self::Host }
     }
 }

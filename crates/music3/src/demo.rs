@@ -41,8 +41,7 @@ pub fn unpack() -> Result<PathBuf, SongError> {
 /// # Errors
 /// The archive cannot be read, the cache folder is unknown or cannot be written.
 pub fn unpack_file(archive: &Path) -> Result<PathBuf, SongError> {
-    let bytes =
-        fs::read(archive).map_err(|source| SongError::Unpack { path: archive.to_owned(), source })?;
+    let bytes = fs::read(archive).map_err(|source| SongError::Unpack { path: archive.to_owned(), source })?;
     let name = archive.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     unpack_bytes(&bytes, &cache_folder()?, name.trim_end_matches(".tar.gz"))
 }
@@ -93,9 +92,7 @@ fn is_intact(archive: &[u8], folder: &Path) -> io::Result<bool> {
     if !folder.is_dir() {
         return Ok(false);
     }
-    for_each_file(archive, |path, contents| {
-        Ok(fs::read(folder.join(path)).is_ok_and(|found| found == contents))
-    })
+    for_each_file(archive, |path, contents| Ok(fs::read(folder.join(path)).is_ok_and(|found| found == contents)))
 }
 
 /// Calls `each` with the path and contents of every file until it returns false; returns whether it never did.
@@ -131,8 +128,7 @@ mod tests {
     use super::*;
 
     fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut builder =
-            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
         for (path, contents) in files {
             let mut header = tar::Header::new_gnu();
             header.set_size(contents.len() as u64);

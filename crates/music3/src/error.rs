@@ -149,7 +149,9 @@ pub enum SongError {
         source: std::io::Error,
     },
     /// A packed checkpoint is not the one it should be.
-    #[error("the packed demo checkpoint has the hash {found}, expected {expected}; this build of the program is damaged")]
+    #[error(
+        "the packed demo checkpoint has the hash {found}, expected {expected}; this build of the program is damaged"
+    )]
     WrongHash {
         /// SHA-256 found.
         found: String,
