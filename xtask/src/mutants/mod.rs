@@ -45,7 +45,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
         mutation.applied_to(root)?;
     }
     let scratch = Scratch::prepare(root)?;
-    expect_green(&scratch, &mutations)?;
+    expect_green(&scratch, &mutations).context("before the first mutation")?;
 
     let mut tried = Vec::new();
     for (number, &mutation) in in_build_order(&mutations).iter().enumerate() {
@@ -62,6 +62,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
         println!("{} ({:.0} s)\n    {}", result.verdict().words(), since.elapsed().as_secs_f64(), result.red());
         tried.push(result);
     }
+    // Nothing of a mutation may have stayed behind and been counted for the next one.
+    expect_green(&scratch, &mutations).context("after the last mutation")?;
     tried.sort_by_key(|tried| listed.iter().position(|mutation| mutation.name == tried.mutation.name));
     let page = page(&tried);
     println!("\n{page}\n{} mutations in {:.1} minutes", tried.len(), start.elapsed().as_secs_f64() / 60.0);
@@ -79,10 +81,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
 /// Runs all cases of the mutations without any mutation.
 fn expect_green(scratch: &Scratch, mutations: &[&Mutation]) -> anyhow::Result<()> {
     let cases: BTreeSet<&str> = mutations.iter().flat_map(|mutation| mutation.cases()).collect();
-    print!("[0/{}] no mutation, {} cases: ", mutations.len(), cases.len());
+    print!("no mutation, {} cases: ", cases.len());
     flush();
     let since = Instant::now();
-    scratch.build().context("the tree without mutations")?;
+    scratch.build().context("the tree without any mutation")?;
     let outcomes = scratch.check(cases)?.outcomes()?;
     let red: Vec<&str> =
         outcomes.iter().filter(|outcome| outcome.red.is_some()).map(|outcome| outcome.case.as_str()).collect();
