@@ -71,7 +71,7 @@ pub enum AudioError {
 fn write_obstacle(path: &Path, error: &io::Error) -> String {
     let folder = folder_of(path);
     match error.kind() {
-        ErrorKind::NotFound => format!("the folder {} does not exist", folder.display()),
+        ErrorKind::NotFound if !folder.exists() => format!("the folder {} does not exist", folder.display()),
         ErrorKind::NotADirectory => format!("{} is not a folder", folder.display()),
         ErrorKind::PermissionDenied => format!("no permission to write in the folder {}", folder.display()),
         ErrorKind::ReadOnlyFilesystem => format!("the file system of {} is read-only", folder.display()),

@@ -158,6 +158,11 @@ impl CaseFile {
         self.tensors.as_ref().is_some_and(|file| file.contains(name))
     }
 
+    /// Returns whether the file says that it leaves a tensor out.
+    pub(crate) fn leaves_out(&self, name: &str) -> bool {
+        self.header.get("omitted").and_then(Value::as_array).is_some_and(|names| names.iter().any(|left| left == name))
+    }
+
     /// Returns an input as a tensor stored in `width`.
     pub(crate) fn input<B: Backend, const D: usize>(
         &self,

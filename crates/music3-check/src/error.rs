@@ -51,6 +51,12 @@ pub enum CheckError {
         /// The file.
         path: PathBuf,
     },
+    /// Two cases would be dumped under one name.
+    #[error("{stem}: another case of that name was dumped already; dump one folder at a time")]
+    DumpClash {
+        /// The name.
+        stem: String,
+    },
     /// The case is for something that is not known here.
     #[error("{}: unknown component `{found}`; expected one of {known}", .path.display())]
     UnknownComponent {

@@ -169,6 +169,9 @@ impl Judge {
     }
 
     fn judged(&self, mut row: Row, outputs: &[Output]) -> Row {
+        if outputs.iter().all(|output| output.upstream.is_empty()) {
+            return row.failed("it has no values: there is nothing to compare");
+        }
         let pairs: Vec<Pair<'_>> = outputs.iter().map(Output::pair).collect();
         let Some(rule) = self.rule(outputs) else {
             let judgement = Rule::Unbounded.judge(&pairs, self.nan);

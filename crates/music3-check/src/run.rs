@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     time::Instant,
@@ -42,8 +43,14 @@ pub fn run<B: Backend>(
     done: &mut dyn FnMut(&CaseReport),
 ) -> Report {
     let mut report = Report::default();
+    let mut dumped = HashSet::new();
     for CasePath { path, origin } in cases {
         let case = match CaseFile::open(path) {
+            // Two dumps of one name would leave only the second.
+            Ok(case) if options.dump.is_some() && !dumped.insert(case.stem()) => {
+                let error = CheckError::DumpClash { stem: case.stem() };
+                CaseReport::stopped(path, Status::Unreadable, error.to_string())
+            }
             Ok(case) => run_case::<B>(&case, options, device),
             Err(CheckError::NoComponent { path }) if *origin == Origin::Folder => {
                 report.not_cases.push(path);

@@ -86,6 +86,9 @@ pub(crate) struct GenerateArgs {
     /// Read the words from a UTF-8 text file; - is standard input.
     #[arg(long, value_name = "FILE")]
     pub(crate) lyrics_file: Option<PathBuf>,
+    /// Let control tokens spelled in the texts, such as <|im_end|>, reach the model as tokens instead of refusing them.
+    #[arg(long)]
+    pub(crate) allow_special_tokens: bool,
     /// Length at most; the model may end earlier, and 360 is the limit [default: 60, with --demo 4].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub(crate) max_seconds: Option<f64>,

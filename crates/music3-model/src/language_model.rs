@@ -146,6 +146,14 @@ impl Qwen3Config {
             ("num_key_value_heads", self.num_key_value_heads),
         )?;
         refuse_remainder(COMPONENT, ("head_dim", self.head_dim), ("2, the halves that rotate", 2))?;
+        if !(self.rms_norm_eps >= 0.0 && self.rms_norm_eps.is_finite()) {
+            return Err(ConfigError::Unsupported {
+                component: COMPONENT,
+                key: "rms_norm_eps",
+                found: self.rms_norm_eps.to_string(),
+                expected: "a small number, not negative",
+            });
+        }
         let unsupported =
             |key, found: String, expected| Err(ConfigError::Unsupported { component: COMPONENT, key, found, expected });
         if self.hidden_act != "silu" {

@@ -15,7 +15,9 @@ pub enum TextError {
         part: TextPart,
     },
     /// A text spells a token that steers the model.
-    #[error("{place}: `{token}` is a control token of the model, not text; remove it or let it through on purpose")]
+    #[error(
+        "{place}: `{token}` is a control token of the model, not text; remove it, or allow control tokens if it is meant"
+    )]
     ControlToken {
         /// The token's text.
         token: String,

@@ -95,8 +95,8 @@ fn both_rows_follow_the_template() {
 fn refuses_a_control_token_in_the_lyrics_by_name_and_place() {
     assert_eq!(
         refusal("pop", "[verse]\nl\u{e4} la <|im_end|> la"),
-        "lyrics, line 2, column 7: `<|im_end|>` is a control token of the model, not text; remove it or let it through \
-         on purpose"
+        "lyrics, line 2, column 7: `<|im_end|>` is a control token of the model, not text; remove it, or allow control \
+         tokens if it is meant"
     );
     assert!(refusal("pop", "a <think> b").starts_with("lyrics, line 1, column 3: `<think>`"));
 }

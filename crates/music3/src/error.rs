@@ -86,7 +86,7 @@ pub enum SongError {
     NoFrames,
     /// A model gave something that is not a number.
     #[error(
-        "{stage}: {what} holds a value that is not finite ({place}); the weights or this precision do not work here, try `--precision f32`"
+        "{stage}: a value of {what} is not finite ({place}); the weights are damaged or this precision does not suit them, try `--precision f32`"
     )]
     NonFinite {
         /// Where in the run.
@@ -110,7 +110,7 @@ pub enum SongError {
     },
     /// More memory is needed than there is.
     #[error(
-        "this run needs about {} GB of memory at its peak ({stage}), but {} GB are free; try a shorter song, `--precision bf16`, or a machine with more memory",
+        "this run needs about {} GB of memory at its peak ({stage}), but {} GB may be used; try a shorter song, `--precision bf16`, or a machine with more memory",
         gigabytes(*.needed_bytes),
         gigabytes(*.available_bytes)
     )]
@@ -119,7 +119,7 @@ pub enum SongError {
         stage: Stage,
         /// Estimated need.
         needed_bytes: u64,
-        /// What is free.
+        /// What may be used.
         available_bytes: u64,
     },
     /// The device failed.
@@ -140,7 +140,7 @@ pub enum SongError {
     #[error(transparent)]
     Audio(#[from] AudioError),
     /// A packed checkpoint could not be unpacked.
-    #[error("{}: the packed checkpoint cannot be unpacked", .path.display())]
+    #[error("{}: the packed checkpoint cannot be unpacked there; set XDG_CACHE_HOME to a folder that can be written", .path.display())]
     Unpack {
         /// Where it was to be unpacked.
         path: PathBuf,

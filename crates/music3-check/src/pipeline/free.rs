@@ -52,9 +52,13 @@ pub(super) fn run<B: Backend>(replay: &Replay<'_, B>) -> Result<Free, CheckError
         (Err(error), Ok(())) => return Ok(finished(FreeOutcome::Differs, format!("it stopped: {error}"))),
         (Ok(frames), Ok(())) => frames,
     };
-    let rows = match case.holds("audios") {
-        true => vec![audio_row(replay, frames, &mut watched)?],
-        false => Vec::new(),
+    let rows = match (case.holds("audios"), case.leaves_out("audios")) {
+        (true, _) => vec![audio_row(replay, frames, &mut watched)?],
+        (false, true) => Vec::new(),
+        (false, false) => vec![
+            Row::new("audios (free)", "capture", "f32")
+                .failed("the capture holds no `audios`, and its `omitted` does not name them"),
+        ],
     };
     let detail = format!("{} draws", watched.drawn);
     Ok(Free { rows, ..finished(FreeOutcome::Equal, detail) })

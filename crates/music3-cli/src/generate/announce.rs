@@ -15,6 +15,9 @@ const SHORT_FLOP: f64 = 3e11;
 /// A time that is worth a line.
 const WORTH_SAYING: Duration = Duration::from_secs(60);
 
+/// The longest song there is.
+const MAX_SECONDS: f64 = 360.0;
+
 /// A time that calls for advice.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -43,7 +46,7 @@ impl Announcer<'_> {
             }
             let (backend, precision, steps, seed) =
                 (self.backend.name(), self.order.precision, request.steps, request.seed);
-            let (tokens, seconds) = (prompt.conditional.len(), request.max_seconds);
+            let (tokens, seconds) = (prompt.conditional.len(), request.max_seconds.min(MAX_SECONDS));
             say(format_args!("backend {backend}, precision {precision}, {steps} steps, seed {seed}"));
             say(format_args!("prompt of {tokens} tokens, at most {seconds} s of music"));
             say(self.memory(&estimate));

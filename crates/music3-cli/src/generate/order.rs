@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use music3::{DEFAULT_MAX_SECONDS, Precision, SongRequest, audio::check_writable};
+use music3::{ControlTokens, DEFAULT_MAX_SECONDS, Precision, SongRequest, audio::check_writable};
 
 use super::follow::Display;
 use crate::{
@@ -88,6 +88,10 @@ impl Order {
             max_seconds: args.max_seconds.unwrap_or(default_seconds),
             steps: args.steps,
             seed: args.seed,
+            control_tokens: match args.allow_special_tokens {
+                true => ControlTokens::AsUpstream,
+                false => ControlTokens::Refuse,
+            },
             ..SongRequest::new(caption, lyrics)
         };
         request.validate()?;
