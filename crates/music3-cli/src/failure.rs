@@ -156,6 +156,8 @@ mod tests {
     fn says_each_cause_once() {
         let cause = std::io::Error::other("no such thing");
         let error = SongError::Unpack { path: "a/b".into(), source: cause };
-        assert_eq!(chain(&error), "a/b: the packed checkpoint cannot be unpacked: no such thing");
+        let expected = "a/b: the packed checkpoint cannot be unpacked there; set XDG_CACHE_HOME to a folder that can be \
+                        written: no such thing";
+        assert_eq!(chain(&error), expected);
     }
 }
