@@ -34,7 +34,11 @@ pub(crate) fn probe() -> Result<(), String> {
     match computed {
         Ok(Ok(values)) if values == [2.0, 2.0] => Ok(()),
         Ok(found) => Err(format!("the device computes 1 + 1 as {found:?}; use --backend flex")),
-        Err(reason) => Err(format!("the device does not compute: {reason}; use --backend flex")),
+        // Seen where the toolkit's headers, which every kernel includes, were not found.
+        Err(reason) => Err(format!(
+            "the device does not compute: {reason}; set CUDA_PATH to the folder of a CUDA toolkit, whose headers are \
+             needed to compile kernels, or use --backend flex"
+        )),
     }
 }
 
