@@ -5,8 +5,10 @@
 //! `guiders/classifier_free_guidance.py:120-122`.
 
 use burn::tensor::{Tensor, backend::Backend};
-use half::bf16;
-use music3_nn::{Width, ops};
+use music3_nn::{
+    Width,
+    ops::{self, round_scalar},
+};
 
 /// Guidance of the flow. Upstream: `denoise.py:217`.
 pub const GUIDANCE_SCALE: f32 = 1.7;
@@ -88,14 +90,6 @@ pub fn blend<B: Backend>(noise: Tensor<B, 3>, previous: Tensor<B, 3>, time: f32,
     let faded = round_scalar((1.0 - BLEND_EPS) as f32 * time, width);
     let remaining = round_scalar(1.0 - faded, width);
     ops::add(ops::mul_scalar(noise, remaining, width), ops::mul_scalar(previous, time, width), width)
-}
-
-/// Returns a scalar as a tensor without dimensions holds it.
-pub(crate) fn round_scalar(value: f32, width: Width) -> f32 {
-    match width {
-        Width::F32 => value,
-        Width::Bf16 => bf16::from_f32(value).to_f32(),
-    }
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ pub fn round<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tenso
     }
 }
 
-/// Returns a number as a tensor of `width` would hold it.
-pub(super) fn round_scalar(scalar: f32, width: Width) -> f32 {
+/// Returns a number as a tensor of `width` holds it, one without dimensions included.
+pub fn round_scalar(scalar: f32, width: Width) -> f32 {
     match width {
         Width::F32 => scalar,
         Width::Bf16 => bf16::from_f32(scalar).to_f32(),
@@ -54,25 +54,15 @@ pub fn from_data<B: Backend, const D: usize>(data: TensorData, width: Width, dev
 /// Rounds to bf16 through `half`, and widens again where the backend stores f32.
 fn round_data(data: TensorData, dtype: DType) -> TensorData {
     let shape = data.shape.clone();
-    let data = if data.dtype == DType::BF16 { data } else { data.convert_dtype(DType::F32) };
-    let rounded: Vec<bf16> = match data.dtype {
-        DType::BF16 => return data.convert_dtype(dtype),
-        _ => data.iter_f32().map(bf16::from_f32).collect(),
-    };
+    if data.dtype == DType::BF16 {
+        return data.convert_dtype(dtype);
+    }
+    let data = data.convert_dtype(DType::F32);
+    let values = data.as_slice::<f32>().expect("the data were converted to f32");
+    let rounded: Vec<bf16> = values.iter().copied().map(bf16::from_f32).collect();
     if dtype == DType::BF16 {
         TensorData::new(rounded, shape)
     } else {
         TensorData::new(rounded.into_iter().map(bf16::to_f32).collect::<Vec<f32>>(), shape)
-    }
-}
-
-/// Reads f32 data without a copy.
-trait IterF32 {
-    fn iter_f32(&self) -> std::iter::Copied<std::slice::Iter<'_, f32>>;
-}
-
-impl IterF32 for TensorData {
-    fn iter_f32(&self) -> std::iter::Copied<std::slice::Iter<'_, f32>> {
-        self.as_slice::<f32>().expect("the data were converted to f32").iter().copied()
     }
 }
