@@ -7,4 +7,6 @@
 
 mod compare;
 mod decoder;
+#[cfg(feature = "cuda")]
+mod draws;
 mod products;

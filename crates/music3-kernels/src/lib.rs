@@ -7,6 +7,7 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
+mod draw;
 #[cfg(feature = "flex")]
 mod flex;
 mod matmul;
@@ -19,6 +20,7 @@ use burn::tensor::{DType, Tensor, backend::Backend};
 pub use self::cuda::cache_compiled_kernels;
 pub use self::{
     device::{DeviceReport, device_report},
+    draw::{Draw, PendingRead, try_draw},
     matmul::Matmul,
     path::ComputePath,
     steps::{

@@ -14,11 +14,12 @@ use music3_text::{
 use crate::{
     error::{SongError, Stage},
     progress::{Listener, Progress, Tap},
-    sampling,
 };
 
+pub use crate::picker::{Picker, guided_to_host};
+
 /// The conditional and the unconditional row, one batch everywhere.
-const ROWS: usize = 2;
+pub(crate) const ROWS: usize = 2;
 
 /// Where the codes of a frame come from: a draw, or a recording that is replayed.
 pub trait CodeSource {
@@ -30,6 +31,16 @@ pub trait CodeSource {
 
     /// Returns the code of residual codebook `codebook` (1 for c1). `guided` holds one value per code.
     fn residual(&mut self, step: usize, codebook: usize, guided: &[f32]) -> u32;
+
+    /// Returns the exponential numbers of all draws of a step, so that a device can draw by itself: first those of the
+    /// end token and the semantic codes, then those of each of `residual_codebooks` codebooks of `codes` codes. `None`
+    /// from a source that must be asked for each code.
+    fn exponentials(&mut self, _step: usize, _residual_codebooks: usize, _codes: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    /// Says that the step whose numbers were given last drew the end token: what was drawn after that draw is taken back.
+    fn ended(&mut self) {}
 }
 
 /// Why the autoregressive half stopped.
@@ -74,7 +85,8 @@ pub struct AutoregressiveHalf<B: Backend> {
 }
 
 impl<B: Backend> AutoregressiveHalf<B> {
-    /// Generates at most `max_frames` frames.
+    /// Generates at most `max_frames` frames. Where the backend can draw codes by itself and nobody looks at what is drawn
+    /// from, the host reads nothing but each frame's codes, while the next frame is already being computed.
     ///
     /// # Errors
     /// [`SongError::NoFrames`] if the end token comes first, [`SongError::NonFinite`] with the frame,
@@ -95,78 +107,47 @@ impl<B: Backend> AutoregressiveHalf<B> {
         let mut last_hidden = last_position(hidden);
         proceed(listener, Progress::Prompt { tokens })?;
 
+        let mut picker = Picker::choose(&self.rvq_depth_decoder, codes, listener, &device);
         let mut run = Run { codes: Vec::new(), hiddens: Vec::new() };
         let mut finish = FinishReason::FrameCap;
         for step in 0..=max_frames {
             listener.tap(Tap::LastHidden { step, tensor: &last_hidden });
             // 2. Semantic code.
-            let Some(semantic) = self.semantic_code(&last_hidden, step, codes, listener)? else {
+            picker.begin(step);
+            let logits = self.semantic_logits(last_hidden.clone());
+            let Some(token) = picker.semantic(logits, listener)? else {
                 finish = FinishReason::EndToken;
                 break;
             };
+            let embedding = self.language_model.embed(token).repeat_dim(0, ROWS);
             // 3. Residual codes.
-            let embedding = self.semantic_embedding(semantic, step, &device)?;
-            let mut pick = |codebook: usize, guided: &[f32]| {
-                refuse_non_finite(guided, "the depth decoder's logits", step)?;
-                listener.tap(Tap::DepthGuided { step, codebook, guided });
-                let code = codes.residual(step, codebook, guided);
-                refuse_unknown(code, guided.len(), step, codebook)?;
-                Ok(code)
-            };
-            let frame =
-                depth_frame(&self.rvq_depth_decoder, last_hidden.clone(), embedding.clone(), semantic, &mut pick)?;
+            let mut pick = |codebook: usize, logits: Tensor<B, 2>| picker.residual(codebook, logits, listener);
+            let frame = depth_frame(&self.rvq_depth_decoder, last_hidden.clone(), embedding.clone(), &mut pick)?;
             // 4. Step 0 only moves the state past `audio_start`.
-            if step > 0 {
-                run.hiddens.push(Tensor::cat(vec![last_hidden.narrow(0, 0, 1), frame.hidden], 1));
-            }
+            let hidden = Tensor::cat(vec![last_hidden.clone().narrow(0, 0, 1), frame.hidden], 1);
+            let pending = picker.end();
             // 5. Feedback, except after the last frame.
-            let feedback = (step < max_frames).then(|| embed_frame(&self.rvq_depth_decoder, embedding, &frame.codes));
-            run.codes.push(frame.codes);
+            if step < max_frames {
+                let feedback = embed_frame(&self.rvq_depth_decoder, embedding, frame.rows);
+                last_hidden = last_position(self.language_model.forward(feedback, &mut state));
+            }
+            let Some(codes) = picker.codes(pending)? else {
+                finish = FinishReason::EndToken;
+                break;
+            };
+            run.codes.push(codes);
             if step > 0 {
+                run.hiddens.push(hidden);
                 proceed(listener, Progress::Frame { frames: run.hiddens.len(), max_frames })?;
             }
-            let Some(feedback) = feedback else { break };
-            last_hidden = last_position(self.language_model.forward(feedback, &mut state));
         }
         run.finish(finish)
     }
 
-    /// Draws the semantic code of a step; `None` is the end token.
-    fn semantic_code(
-        &self,
-        last_hidden: &Tensor<B, 2>,
-        step: usize,
-        codes: &mut dyn CodeSource,
-        listener: &mut dyn Listener<B>,
-    ) -> Result<Option<u32>, SongError> {
-        // The end token and the codes lie close together; the few rows between them are dropped.
-        let first = AUDIO_END as usize;
-        let first_code = SEMANTIC_CODE_OFFSET as usize;
-        let rows = first..first_code + SEMANTIC_CODES as usize;
-        let between = first_code - first;
-        let [conditional, unconditional] = rows_to_host(self.language_model.logits_of(last_hidden.clone(), rows))
-            .map(|row| [&row[..1], &row[between..]].concat());
-        refuse_non_finite(&conditional, "the language model's logits", step)?;
-        refuse_non_finite(&unconditional, "the language model's logits", step)?;
-        listener.tap(Tap::SemanticLogits { step, conditional: &conditional, unconditional: &unconditional });
-        let guided = sampling::guided_candidates(
-            &conditional,
-            &unconditional,
-            sampling::GUIDANCE_SCALE,
-            sampling::GUIDANCE_TOP_K,
-        );
-        let code = codes.semantic(step, &guided);
-        if let Some(code) = code {
-            refuse_unknown(code, SEMANTIC_CODES as usize, step, 0)?;
-        }
-        Ok(code)
-    }
-
-    /// `[2, 1, hidden_size]`: the same row for both.
-    fn semantic_embedding(&self, code: u32, step: usize, device: &B::Device) -> Result<Tensor<B, 3>, SongError> {
-        refuse_unknown(code, SEMANTIC_CODES as usize, step, 0)?;
-        let id = ids([(code + SEMANTIC_CODE_OFFSET) as usize], device);
-        Ok(self.language_model.embed(id).repeat_dim(0, ROWS))
+    /// Logits of the end token, of the few tokens between it and the codes, and of the codes: `[2, columns]`.
+    fn semantic_logits(&self, last_hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+        let (first, end) = (AUDIO_END as usize, (SEMANTIC_CODE_OFFSET + SEMANTIC_CODES) as usize);
+        self.language_model.logits_of(last_hidden, first..end)
     }
 }
 
@@ -188,17 +169,18 @@ impl<B: Backend> Run<B> {
 /// The residual half of a frame.
 #[derive(Debug)]
 pub struct DepthFrame<B: Backend> {
-    /// All codes of the frame, c0 first.
-    pub codes: Vec<u32>,
+    /// The rows of `audio_embeddings` that the residual codes belong to, `[1, num_codebooks − 1]`.
+    pub rows: Tensor<B, 2, Int>,
     /// The hidden state that each residual code came from, conditional row, side by side:
     /// `[1, (num_codebooks − 1)·hidden_size]`.
     pub hidden: Tensor<B, 2>,
 }
 
-/// Chooses the code of a residual codebook (1 for c1) from its guided logits.
-pub type PickCode<'a> = dyn FnMut(usize, &[f32]) -> Result<u32, SongError> + 'a;
+/// Chooses the code of a residual codebook (1 for c1) from its logits `[2, codes]`; returns its row of
+/// `audio_embeddings`, `[1, 1]`.
+pub type PickCode<'a, B> = dyn FnMut(usize, Tensor<B, 2>) -> Result<Tensor<B, 2, Int>, SongError> + 'a;
 
-/// Predicts the residual codes of one frame, codebook by codebook; `pick` chooses each from its guided logits.
+/// Predicts the residual codes of one frame, codebook by codebook; `pick` chooses each from its logits.
 ///
 /// # Shapes
 /// `last_hidden` `[2, hidden_size]`, `semantic_embedding` `[2, 1, hidden_size]`
@@ -212,37 +194,32 @@ pub fn depth_frame<B: Backend>(
     decoder: &DepthDecoder<B>,
     last_hidden: Tensor<B, 2>,
     semantic_embedding: Tensor<B, 3>,
-    semantic: u32,
-    pick: &mut PickCode<'_>,
+    pick: &mut PickCode<'_, B>,
 ) -> Result<DepthFrame<B>, SongError> {
-    let device = last_hidden.device();
     let codebooks = decoder.num_codebooks();
     let mut cache = decoder.cache(ROWS, codebooks);
-    let mut codes = vec![semantic];
+    let mut rows = Vec::with_capacity(codebooks - 1);
     let mut hiddens = Vec::with_capacity(codebooks - 1);
     // The language model's hidden state and the semantic code are read together.
     let mut sequence = Tensor::cat(vec![last_hidden.unsqueeze_dim(1), semantic_embedding], 1);
     for codebook in 1..codebooks {
         let hidden = last_position(decoder.forward_cached(decoder.projection.forward(sequence), &mut cache));
         hiddens.push(hidden.clone().narrow(0, 0, 1));
-        let [conditional, unconditional] = rows_to_host(decoder.audio_heads[codebook - 1].forward(hidden));
-        let guided = sampling::guide(&conditional, &unconditional, sampling::GUIDANCE_SCALE);
-        let code = pick(codebook, &guided)?;
-        codes.push(code);
+        let row = pick(codebook, decoder.audio_heads[codebook - 1].forward(hidden))?;
+        rows.push(row.clone());
         if codebook + 1 == codebooks {
             break;
         }
-        let row = ids([decoder.embedding_row(codebook, code as usize)], &device);
         sequence = decoder.embed(row).repeat_dim(0, ROWS);
     }
-    Ok(DepthFrame { codes, hidden: Tensor::cat(hiddens, 1) })
+    Ok(DepthFrame { rows: Tensor::cat(rows, 1), hidden: Tensor::cat(hiddens, 1) })
 }
 
 /// Returns what the language model reads as a finished frame: the sum of its codes' embeddings over the root of their
 /// number.
 ///
 /// # Shapes
-/// `semantic_embedding` `[2, 1, hidden_size]` → the same
+/// `semantic_embedding` `[2, 1, hidden_size]`, `rows` `[1, num_codebooks − 1]` → `[2, 1, hidden_size]`
 ///
 /// # Source
 /// `encoders.py:106-119`: the residual embeddings are summed with one rounding, then joined, then scaled by an f32
@@ -250,17 +227,10 @@ pub fn depth_frame<B: Backend>(
 pub fn embed_frame<B: Backend>(
     decoder: &DepthDecoder<B>,
     semantic_embedding: Tensor<B, 3>,
-    codes: &[u32],
+    rows: Tensor<B, 2, Int>,
 ) -> Tensor<B, 3> {
     let width = decoder.width();
-    let rows: Vec<usize> = codes
-        .iter()
-        .enumerate()
-        .skip(1)
-        .map(|(codebook, &code)| decoder.embedding_row(codebook, code as usize))
-        .collect();
-    let embeddings = decoder.embed(ids(rows, &semantic_embedding.device()));
-    let extra = ops::sum_dim(embeddings, 1, width).repeat_dim(0, ROWS);
+    let extra = ops::sum_dim(decoder.embed(rows), 1, width).repeat_dim(0, ROWS);
     let scale = 1.0 / (decoder.num_codebooks() as f64).sqrt();
     ops::mul_scalar(ops::add(semantic_embedding, extra, width), scale as f32, width)
 }
@@ -279,16 +249,8 @@ fn last_position<B: Backend>(hidden: Tensor<B, 3>) -> Tensor<B, 2> {
     hidden.narrow(1, tokens - 1, 1).reshape([batch, hidden_size])
 }
 
-/// Both rows of `[2, n]`, widened.
-fn rows_to_host<B: Backend>(x: Tensor<B, 2>) -> [Vec<f32>; ROWS] {
-    let [_, columns] = x.dims();
-    let data = ops::widen(x).into_data();
-    let values = data.as_slice::<f32>().expect("widened tensors are f32");
-    [values[..columns].to_vec(), values[columns..].to_vec()]
-}
-
 /// `[1, n]`
-fn ids<B: Backend>(rows: impl IntoIterator<Item = usize>, device: &B::Device) -> Tensor<B, 2, Int> {
+pub(crate) fn ids<B: Backend>(rows: impl IntoIterator<Item = usize>, device: &B::Device) -> Tensor<B, 2, Int> {
     let rows: Vec<i32> = rows.into_iter().map(|row| i32::try_from(row).expect("tables have fewer rows")).collect();
     let columns = rows.len();
     Tensor::from_data(TensorData::new(rows, [1, columns]), device)
@@ -298,18 +260,4 @@ fn ids<B: Backend>(rows: impl IntoIterator<Item = usize>, device: &B::Device) ->
 fn prompt_ids<B: Backend>(prompt: &PromptIds, device: &B::Device) -> Tensor<B, 2, Int> {
     let row = |row: &[u32]| ids(row.iter().map(|&id| id as usize), device);
     Tensor::cat(vec![row(&prompt.conditional), row(&prompt.unconditional)], 0)
-}
-
-fn refuse_non_finite(values: &[f32], what: &'static str, step: usize) -> Result<(), SongError> {
-    if values.iter().all(|value| value.is_finite()) {
-        return Ok(());
-    }
-    Err(SongError::NonFinite { stage: Stage::Autoregressive, what, place: format!("frame {step}") })
-}
-
-fn refuse_unknown(code: u32, codes: usize, frame: usize, codebook: usize) -> Result<(), SongError> {
-    if (code as usize) < codes {
-        return Ok(());
-    }
-    Err(SongError::CodeOutOfRange { frame, codebook, code, codes })
 }

@@ -10,6 +10,7 @@ pub mod demo;
 mod error;
 mod estimate;
 pub mod flow;
+mod picker;
 mod precision;
 mod progress;
 mod request;

@@ -134,6 +134,12 @@ pub trait Listener<B: Backend> {
         ControlFlow::Continue(())
     }
 
+    /// Returns whether [`tap`](Self::tap) wants the logits that codes are drawn from. They are then brought to the host for
+    /// every code, which a run without such a listener does not wait for.
+    fn looks_at_logits(&self) -> bool {
+        false
+    }
+
     /// Called with values inside the run. Reading one costs a transfer; the default reads none.
     fn tap(&mut self, _tap: Tap<'_, B>) {}
 }

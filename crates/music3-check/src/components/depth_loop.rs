@@ -1,7 +1,7 @@
 //! The depth loop with forced codes: guided logits, hidden states and the feedback embedding of each frame.
 
-use burn::tensor::{Tensor, backend::Backend};
-use music3::autoregressive::{depth_frame, embed_frame};
+use burn::tensor::{Tensor, TensorData, backend::Backend};
+use music3::autoregressive::{depth_frame, embed_frame, guided_to_host};
 use music3_model::{DepthDecoder, DepthDecoderConfig};
 use music3_nn::Width;
 use music3_weights::Component;
@@ -44,15 +44,17 @@ fn run_frame<B: Backend>(
     width: Width,
 ) -> Vec<(&'static str, Values)> {
     let mut guided_rows = Vec::new();
-    let mut forced = |codebook: usize, guided: &[f32]| {
-        guided_rows.push(Values::f32(guided.to_vec(), [guided.len()]));
-        Ok(codes[codebook])
+    let device = last_hidden.device();
+    let mut forced = |codebook: usize, logits: Tensor<B, 2>| {
+        let guided = guided_to_host(logits);
+        guided_rows.push(Values::f32(guided.clone(), [guided.len()]));
+        let row = decoder.embedding_row(codebook, codes[codebook] as usize) as i32;
+        Ok(Tensor::from_data(TensorData::new(vec![row], [1, 1]), &device))
     };
-    let frame = depth_frame(decoder, last_hidden, semantic.clone(), codes[0], &mut forced)
-        .expect("forced codes are in range, and nothing else in a depth frame fails");
-    let feedback = embed_frame(decoder, semantic, &frame.codes);
-    let both: Vec<i64> = frame.codes.iter().chain(&frame.codes).map(|&code| code.into()).collect();
-    let shape = [2, frame.codes.len()];
+    let frame = depth_frame(decoder, last_hidden, semantic.clone(), &mut forced).expect("a forced frame cannot fail");
+    let feedback = embed_frame(decoder, semantic, frame.rows);
+    let both: Vec<i64> = codes.iter().chain(codes).map(|&code| code.into()).collect();
+    let shape = [2, codes.len()];
     let guided = Values::stacked(guided_rows).expect("every codebook has a head of one size");
     vec![
         ("guided", guided),

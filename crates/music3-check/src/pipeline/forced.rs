@@ -197,6 +197,10 @@ impl<'a> Recorder<'a> {
 }
 
 impl<B: Backend> Listener<B> for Recorder<'_> {
+    fn looks_at_logits(&self) -> bool {
+        true
+    }
+
     fn tap(&mut self, tap: Tap<'_, B>) {
         let (first, second) = (self.precision.autoregressive(), self.precision.acoustic());
         match tap {

@@ -6,6 +6,7 @@
 mod decode;
 mod layout;
 mod lt;
+mod read;
 mod report;
 mod split;
 mod steps;
@@ -19,15 +20,18 @@ use std::{
     sync::Once,
 };
 
-use burn::tensor::{DType, Tensor, TensorPrimitive, backend::Backend};
+use burn::tensor::{DType, Int, Tensor, TensorPrimitive, backend::Backend};
 use burn_cubecl::{cubecl, kernel::into_contiguous, tensor::CubeTensor};
 use burn_cuda::CudaDevice;
 use cubecl::{Runtime, cuda::CudaRuntime, device::Device};
 
-pub(crate) use self::steps::{attend_stored, gated, linear_added, read_positions, rms_norm};
 use self::{
     layout::Batched,
     lt::{Operands, Product, Step},
+};
+pub(crate) use self::{
+    read::PendingRead,
+    steps::{attend_stored, draw, gated, linear_added, read_positions, rms_norm},
 };
 use crate::{DeviceReport, Matmul};
 
@@ -90,6 +94,12 @@ pub(crate) fn take_error() -> Option<String> {
 /// Returns the CUDA tensor inside, if `B` is the unfused CUDA backend.
 fn cuda_tensor<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> Option<CudaTensor> {
     let TensorPrimitive::Float(primitive) = tensor.clone().into_primitive() else { return None };
+    (&primitive as &dyn Any).downcast_ref::<CudaTensor>().cloned()
+}
+
+/// Returns the CUDA tensor inside, if `B` is the unfused CUDA backend.
+fn int_tensor<B: Backend, const D: usize>(tensor: &Tensor<B, D, Int>) -> Option<CudaTensor> {
+    let primitive = tensor.clone().into_primitive();
     (&primitive as &dyn Any).downcast_ref::<CudaTensor>().cloned()
 }
 

@@ -1,9 +1,10 @@
 //! Burn's tensors in and out of the [`decode`](super::decode) kernels.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Int, Tensor, backend::Backend};
 
-use super::{CudaTensor, cuda_tensor, decode, into_tensor};
+use super::{CudaTensor, cuda_tensor, decode, int_tensor, into_tensor};
 use crate::{
+    Draw,
     path::kernels_are_on,
     steps::{Norm, Preparation, Stored},
 };
@@ -74,4 +75,14 @@ pub(crate) fn linear_added<B: Backend, const D: usize>(
 /// See [`try_rms_norm`](crate::try_rms_norm).
 pub(crate) fn rms_norm<B: Backend, const D: usize>(x: &Tensor<B, D>, before: Norm<'_, B>) -> Option<Tensor<B, D>> {
     into_tensor(decode::normalise(for_kernel(x)?, norm(&before)?)?)
+}
+
+/// See [`try_draw`](crate::try_draw).
+pub(crate) fn draw<B: Backend>(
+    logits: &Tensor<B, 2>,
+    exponentials: &Tensor<B, 1>,
+    outcome: &Tensor<B, 1, Int>,
+    draw: Draw,
+) -> Option<()> {
+    decode::draw(for_kernel(logits)?, for_kernel(exponentials)?, int_tensor(outcome)?, draw)
 }

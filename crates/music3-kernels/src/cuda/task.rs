@@ -21,7 +21,7 @@ use cudarc::driver::{
     sys::{self as cu, CUevent, CUstream},
 };
 
-type Server = <CudaRuntime as cubecl::Runtime>::Server;
+pub(super) type Server = <CudaRuntime as cubecl::Runtime>::Server;
 
 /// Failures on the device thread that nobody has asked for yet.
 static ERROR: Mutex<Option<String>> = Mutex::new(None);

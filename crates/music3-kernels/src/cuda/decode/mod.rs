@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "kernels are launched on raw buffers")]
 
 mod attention;
+mod draw;
 mod linear;
 mod packed;
 
@@ -19,6 +20,7 @@ use self::{
     packed::EIGHT,
 };
 use super::CudaTensor;
+use crate::Draw;
 
 /// More rows than this go through a library product, which reads the weights once for many rows.
 const MAX_ROWS: usize = 4;
@@ -391,6 +393,49 @@ pub(super) fn normalise(x: CudaTensor, norm: Norm) -> Option<CudaTensor> {
         PLANES,
     );
     Some(out)
+}
+
+/// Candidates that a draw may have: more do not fit a unit's registers.
+const MAX_CANDIDATES: usize = 32 * draw::UNITS as usize;
+
+/// Draws one candidate; see [`try_draw`](crate::try_draw).
+pub(super) fn draw(logits: CudaTensor, exponentials: CudaTensor, outcome: CudaTensor, draw: Draw) -> Option<()> {
+    let Draw { slot, slots, candidates, skipped, top_k, filters, first_exponential, base, origin } = draw;
+    let [rows, columns] = *logits.meta.shape().as_slice() else { return None };
+    let [numbers] = *exponentials.meta.shape().as_slice() else { return None };
+    let [places] = *outcome.meta.shape().as_slice() else { return None };
+    let fits = logits.dtype == DType::BF16
+        && exponentials.dtype == DType::F32
+        && outcome.dtype == DType::I32
+        && (1..=MAX_CANDIDATES).contains(&candidates)
+        && (rows, columns) == (2, candidates + skipped)
+        && first_exponential + candidates <= numbers
+        && (slot < slots && places == 3 * slots)
+        && exponentials.is_contiguous()
+        && outcome.is_contiguous();
+    if !fits {
+        return None;
+    }
+    let logits = into_contiguous(logits);
+    draw::draw::launch::<CudaRuntime>(
+        &logits.client,
+        CubeCount::new_1d(1),
+        CubeDim::new_1d(draw::UNITS),
+        halves(&logits),
+        array(&exponentials.handle, numbers),
+        array(&outcome.handle, places),
+        columns as u32,
+        skipped as u32,
+        candidates as u32,
+        top_k as u32,
+        first_exponential as u32,
+        slot as u32,
+        slots as u32,
+        base as u32,
+        origin as u32,
+        draw::Drawing { per_unit: (candidates as u32).div_ceil(draw::UNITS), filters },
+    );
+    Some(())
 }
 
 /// Returns contiguous memory for a bf16 tensor, on the device that `like` is on.
