@@ -6,7 +6,8 @@ use cubecl::{cuda::CudaRuntime, prelude::TensorBinding};
 use cubek::{
     matmul::{
         definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError},
-        launch::{Strategy, launch_ref},
+        launch::launch_tiling::launch_ref,
+        routines::{BlueprintStrategy, simple_unit::SimpleUnitAlgorithm},
     },
     std::InputBinding,
 };
@@ -23,12 +24,13 @@ pub(super) fn multiply(lhs: CudaTensor, rhs: CudaTensor, out: &CudaTensor) -> Re
         out: out.dtype.into(),
     });
     let binding: TensorBinding<CudaRuntime> = out.clone().binding();
-    launch_ref(
-        &Strategy::SimpleUnit(Default::default()),
+    // Named by itself: the enum of all strategies would compile every one of them.
+    launch_ref::<CudaRuntime, SimpleUnitAlgorithm>(
         &client,
         InputBinding::new(lhs.binding(), lhs_dtype.into()),
         InputBinding::new(rhs.binding(), rhs_dtype.into()),
         binding,
+        &BlueprintStrategy::default(),
         &mut dtypes,
     )
 }
