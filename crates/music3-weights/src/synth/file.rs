@@ -104,8 +104,7 @@ fn header(tensors: &[SynthTensor]) -> Vec<u8> {
     let mut start = 0;
     for tensor in tensors {
         let end = start + tensor.bytes();
-        let entry =
-            json!({ "dtype": tensor.dtype.to_string(), "shape": tensor.shape, "data_offsets": [start, end] });
+        let entry = json!({ "dtype": tensor.dtype.to_string(), "shape": tensor.shape, "data_offsets": [start, end] });
         entries.insert(tensor.name.clone(), entry);
         start = end;
     }

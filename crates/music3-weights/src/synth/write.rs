@@ -57,11 +57,7 @@ impl SynthCheckpoint {
     ///
     /// # Errors
     /// The first file that cannot be written, or that it was stopped. What was written until then stays.
-    pub fn write(
-        &self,
-        folder: &Path,
-        progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
-    ) -> Result<(), WriteError> {
+    pub fn write(&self, folder: &Path, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<(), WriteError> {
         for (path, text) in &self.texts {
             let path = folder.join(path);
             on(&path, make_parent(&path).and_then(|()| fs::write(&path, text)))?;
@@ -77,8 +73,12 @@ impl SynthCheckpoint {
             on(&path, created)?;
             paths.push(path);
         }
-        let pieces: Vec<Piece<'_>> =
-            self.files.iter().zip(&paths).flat_map(|(file, path)| pieces(path, file.header().len(), file.tensors())).collect();
+        let pieces: Vec<Piece<'_>> = self
+            .files
+            .iter()
+            .zip(&paths)
+            .flat_map(|(file, path)| pieces(path, file.header().len(), file.tensors()))
+            .collect();
         let total = pieces.iter().map(|piece| piece.bytes).sum();
         let written = AtomicU64::new(0);
         pieces.into_par_iter().try_for_each_init(Vec::new, |buffer, piece| {

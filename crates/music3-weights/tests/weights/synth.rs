@@ -11,8 +11,8 @@ use crate::contract::contract;
 const MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
 fn planned(config: impl Fn(Component) -> Value, max_shard_bytes: u64, seed: u64) -> SynthCheckpoint {
-    let components = Component::ALL
-        .map(|component| SynthComponent { component, config: config(component), max_shard_bytes });
+    let components =
+        Component::ALL.map(|component| SynthComponent { component, config: config(component), max_shard_bytes });
     SynthCheckpoint::plan(&components, seed).unwrap_or_else(|error| panic!("{error}"))
 }
 
