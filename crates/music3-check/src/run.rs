@@ -9,7 +9,7 @@ use std::{
 };
 
 use burn::tensor::backend::Backend;
-use music3::Precision;
+use music3::{ComputePath, Matmul, Precision};
 
 use crate::{
     CheckError,
@@ -33,6 +33,10 @@ pub struct Options {
     pub dump: Option<PathBuf>,
     /// The checkpoint folder that captures are replayed on, instead of each capture's own.
     pub model: Option<PathBuf>,
+    /// How f32 products are computed.
+    pub matmul: Matmul,
+    /// Whether kernels are used where there are some, or plain tensor ops only.
+    pub path: ComputePath,
 }
 
 /// Runs cases one after another; `done` is called with each report as it comes.
@@ -70,7 +74,9 @@ pub fn run_case<B: Backend>(case: &CaseFile, options: &Options, device: &B::Devi
     let start = Instant::now();
     let precision = options.precision.unwrap_or(case.precision());
     // A wrong shape is a documented panic of every forward, and a backend panics where its device is missing.
-    let outcome = catch_unwind(AssertUnwindSafe(|| run_unguarded::<B>(case, options, device)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        options.path.scope(|| options.matmul.scope(|| run_unguarded::<B>(case, options, device)))
+    }));
     let report = CaseReport::stopped(case.path(), Status::Passed, String::new());
     let report = match outcome {
         Ok(Ok(Outcome { rows, notes, free })) => CaseReport { rows, notes, free, error: None, ..report },

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use music3::Precision;
+use music3::{ComputePath, Matmul, Precision};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -98,12 +98,13 @@ pub(crate) struct GenerateArgs {
     /// Start of the random numbers; the same seed gives the same song.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = seed)]
     pub(crate) seed: u64,
-    /// Where to compute. auto takes cuda if this build has it and a device answers, else the fastest CPU backend.
-    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = backend, help = BACKEND_HELP)]
     pub(crate) backend: BackendArg,
     /// How values are stored. mixed is as published: language model in bf16, the rest in f32.
     #[arg(long, value_enum, default_value_t = PrecisionArg::Mixed)]
     pub(crate) precision: PrecisionArg,
+    #[command(flatten)]
+    pub(crate) products: ProductArgs,
     /// Memory that the run may use, in GB; a run that needs more is refused [default: what is free].
     #[arg(long, value_name = "GB", allow_negative_numbers = true, value_parser = gigabytes)]
     pub(crate) memory: Option<u64>,
@@ -138,12 +139,13 @@ pub(crate) struct CheckArgs {
     /// Case files (JSON); a folder stands for all that are in it.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Where to compute.
-    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = backend, help = BACKEND_HELP)]
     pub(crate) backend: BackendArg,
     /// Compute everything in this precision, instead of each case's own.
     #[arg(long, value_enum)]
     pub(crate) precision: Option<PrecisionArg>,
+    #[command(flatten)]
+    pub(crate) products: ProductArgs,
     /// Print the table as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -156,7 +158,7 @@ pub(crate) struct CheckArgs {
 }
 
 /// Where to compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackendArg {
     /// cuda if this build has it and a device answers, else flex.
     Auto,
@@ -164,8 +166,52 @@ pub(crate) enum BackendArg {
     Flex,
     /// Plain CPU backend, for comparing to the bit.
     Ndarray,
-    /// NVIDIA GPU.
-    Cuda,
+    /// NVIDIA GPU, by its number.
+    Cuda(usize),
+}
+
+const BACKEND_HELP: &str = "Where to compute: flex (fast, any CPU), ndarray (CPU, for comparing to the bit), cuda or \
+    cuda:N (NVIDIA GPU, by its number), or auto: cuda if this build has it and a device answers, else flex";
+
+/// How products are computed, for every command that runs a model.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct ProductArgs {
+    /// How f32 products are computed on a GPU. strict is exact; split is nearly as exact, on the tensor cores; tf32 is
+    /// rougher and faster.
+    #[arg(long, value_enum, default_value_t = MatmulArg::Strict)]
+    pub(crate) matmul: MatmulArg,
+    /// Compute with plain tensor ops instead of this program's own kernels: slower, for comparing.
+    #[arg(long)]
+    pub(crate) reference: bool,
+}
+
+impl ProductArgs {
+    /// Returns the form of the model's ops that was asked for.
+    pub(crate) fn path(self) -> ComputePath {
+        if self.reference { ComputePath::Plain } else { ComputePath::Kernels }
+    }
+}
+
+/// How f32 products are computed on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MatmulArg {
+    /// f32 operands, products and sums.
+    #[default]
+    Strict,
+    /// Each operand in three bf16 parts, sums in f32.
+    Split,
+    /// Operands rounded to TF32.
+    Tf32,
+}
+
+impl From<MatmulArg> for Matmul {
+    fn from(matmul: MatmulArg) -> Self {
+        match matmul {
+            MatmulArg::Strict => Self::Strict,
+            MatmulArg::Split => Self::Split,
+            MatmulArg::Tf32 => Self::Tf32,
+        }
+    }
 }
 
 /// How values are stored.
@@ -194,6 +240,21 @@ fn seconds(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "expected a number of seconds, such as 30".to_owned())
 }
 
+/// Reads a backend's name, with the number of a GPU where there is one.
+fn backend(text: &str) -> Result<BackendArg, String> {
+    match text.split_once(':') {
+        None if text == "auto" => Ok(BackendArg::Auto),
+        None if text == "flex" => Ok(BackendArg::Flex),
+        None if text == "ndarray" => Ok(BackendArg::Ndarray),
+        None if text == "cuda" => Ok(BackendArg::Cuda(0)),
+        Some(("cuda", number)) => {
+            let number = number.parse().map_err(|_| "expected the number of a GPU behind cuda:, such as cuda:1")?;
+            Ok(BackendArg::Cuda(number))
+        }
+        _ => Err("expected auto, flex, ndarray, cuda or cuda:N".to_owned()),
+    }
+}
+
 fn steps(text: &str) -> Result<usize, String> {
     let steps = text.parse().ok().filter(|steps| (1..=MAX_STEPS).contains(steps));
     steps.ok_or_else(|| format!("expected a whole number from 1 to {MAX_STEPS}"))
@@ -216,6 +277,16 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn reads_backends_with_and_without_a_number() {
+        assert_eq!(backend("cuda"), Ok(BackendArg::Cuda(0)));
+        assert_eq!(backend("cuda:3"), Ok(BackendArg::Cuda(3)));
+        assert_eq!(backend("ndarray"), Ok(BackendArg::Ndarray));
+        for wrong in ["cuda:", "cuda:-1", "cuda:one", "flex:0", "CUDA", ""] {
+            assert!(backend(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -24,7 +24,13 @@ pub(crate) fn run(args: CheckArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("there is no JSON file in what was named; pass case files or a folder of them"));
     }
     let backend = Selected::choose(args.backend)?;
-    let options = Options { precision: args.precision.map(Into::into), dump: args.dump, model: args.model };
+    let options = Options {
+        precision: args.precision.map(Into::into),
+        dump: args.dump,
+        model: args.model,
+        matmul: args.products.matmul.into(),
+        path: args.products.path(),
+    };
     if !args.json {
         say(format_args!("backend {}, {} files", backend.name(), cases.len()));
     }

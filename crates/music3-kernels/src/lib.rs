@@ -6,10 +6,21 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod device;
 #[cfg(feature = "flex")]
 mod flex;
+mod matmul;
+mod path;
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor, backend::Backend};
+
+#[cfg(feature = "cuda")]
+pub use self::cuda::cache_compiled_kernels;
+pub use self::{
+    device::{DeviceReport, device_report},
+    matmul::Matmul,
+    path::ComputePath,
+};
 
 /// Returns `x · weightᵀ` in f32 for a few rows of `x` and a bf16 weight, reading each weight once and never widening
 /// the matrix; each row is summed in an order that does not depend on how many rows there are.
@@ -28,10 +39,11 @@ pub fn try_linear_bf16<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> O
     }
 }
 
-/// Returns the batched product of the last two dimensions, summed in f32, for two f32 or two bf16 operands. f32 means
-/// f32: operands are never rounded to TF32.
+/// Returns the batched product of the last two dimensions, summed in f32, for two f32 or two bf16 operands. f32
+/// operands are multiplied as [`Matmul::current`] says: exactly, unless the caller chose otherwise.
 ///
-/// Offered on the unfused burn-cuda, through cuBLASLt.
+/// Offered on the unfused burn-cuda, through cuBLASLt, or where that is missing through CubeCL's kernels without tensor
+/// cores.
 ///
 /// # Shapes
 /// `a` `[..., rows, inner]`, `b` `[..., inner, columns]`, leading dimensions equal or all one → `[..., rows, columns]`
@@ -45,6 +57,28 @@ pub fn try_matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>
     #[cfg(not(feature = "cuda"))]
     {
         let _ = (a, b);
+        None
+    }
+}
+
+/// Returns a tensor of little-endian f32 or bf16 values that lie in memory or in a mapped file, copied to the device in
+/// large pieces through pinned memory.
+///
+/// Offered on the unfused burn-cuda, whose own upload is several times slower.
+///
+/// # Panics
+/// If the bytes are not as many as shape and dtype say, or the device refuses the copy.
+pub fn try_upload<B: Backend, const D: usize>(
+    bytes: &[u8],
+    shape: [usize; D],
+    dtype: DType,
+    device: &B::Device,
+) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return cuda::upload(bytes, shape, dtype, device);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (bytes, shape, dtype, device);
         None
     }
 }

@@ -11,6 +11,8 @@ pub mod rotary;
 mod width;
 
 pub use kv_cache::{KvCache, LayerCache};
-pub use music3_kernels::take_device_error;
+#[cfg(feature = "cuda")]
+pub use music3_kernels::cache_compiled_kernels;
+pub use music3_kernels::{ComputePath, DeviceReport, Matmul, device_report, take_device_error};
 pub use rotary::RotaryTable;
 pub use width::Width;

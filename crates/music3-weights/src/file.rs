@@ -113,6 +113,18 @@ impl TensorSource for SafetensorsFile {
             _ = self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         }
     }
+
+    #[cfg(unix)]
+    #[allow(unsafe_code, reason = "the advice is marked unsafe because on other mappings it drops what was written")]
+    fn release(&self, name: &str) {
+        if let Some(Stored { range, .. }) = self.tensors.get(name).filter(|stored| !stored.range.is_empty()) {
+            // SAFETY: the mapping is read-only and of a file, so pages that are dropped are read from it again.
+            // Advice: where the system does not take it, the pages stay until the file is closed.
+            _ = unsafe {
+                self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+            };
+        }
+    }
 }
 
 /// Part of a file's tensors: those with a prefix, without it. See [`SafetensorsFile::with_prefix`].
@@ -156,6 +168,10 @@ impl TensorSource for Prefixed<'_> {
 
     fn prefetch(&self, name: &str) {
         self.file.prefetch(&format!("{}{name}", self.prefix));
+    }
+
+    fn release(&self, name: &str) {
+        self.file.release(&format!("{}{name}", self.prefix));
     }
 }
 

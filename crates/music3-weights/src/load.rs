@@ -6,7 +6,10 @@ use burn::{
     module::{Module, ModuleMapper, Param},
     tensor::{Bool, Int, Tensor, TensorData, backend::Backend},
 };
-use music3_nn::{Width, ops::from_data};
+use music3_nn::{
+    Width,
+    ops::{from_data, from_stored},
+};
 
 use crate::{
     component::Component,
@@ -117,7 +120,8 @@ impl Loader<'_> {
         let (loaded, total) = (self.order.len() - self.remaining.len(), self.order.len());
         let next = self.order.get(loaded).and_then(|path| self.plan.row(path));
         next.into_iter().flat_map(|row| &row.stored).for_each(|name| self.source.prefetch(name));
-        let tensor = from_data::<B, D>(self.data(row)?, self.width, &param.lazy_device());
+        let tensor = self.tensor(row, &param.lazy_device())?;
+        row.stored.iter().for_each(|name| self.source.release(name));
         self.loaded_bytes += row.bytes;
         let (loaded_bytes, total_bytes) = (self.loaded_bytes, self.total_bytes);
         let progress = Progress { component, path: &row.path, loaded, total, loaded_bytes, total_bytes };
@@ -125,6 +129,22 @@ impl Loader<'_> {
             ControlFlow::Continue(()) => Ok(tensor),
             ControlFlow::Break(()) => Err(WeightsError::Cancelled { component, loaded, total }),
         }
+    }
+
+    /// Returns the parameter's value, straight from the file where it is stored as the device wants it.
+    fn tensor<B: Backend, const D: usize>(
+        &self,
+        row: &PlanRow,
+        device: &B::Device,
+    ) -> Result<Tensor<B, D>, WeightsError> {
+        if let (Operation::Identity, [name]) = (row.operation, row.stored.as_slice())
+            && let Ok(shape) = row.shape.as_slice().try_into()
+            && let Some(bytes) = self.source.tensor(name)?.bytes_in(self.width)
+            && let Some(tensor) = from_stored(bytes, shape, self.width, device)
+        {
+            return Ok(tensor);
+        }
+        Ok(from_data(self.data(row)?, self.width, device))
     }
 
     fn data(&self, row: &PlanRow) -> Result<TensorData, WeightsError> {

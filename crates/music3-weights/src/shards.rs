@@ -97,6 +97,12 @@ impl TensorSource for Shards {
             file.prefetch(name);
         }
     }
+
+    fn release(&self, name: &str) {
+        if let Some(file) = self.holder(name) {
+            file.release(name);
+        }
+    }
 }
 
 fn open_shard(folder: &Path, name: &str) -> Result<SafetensorsFile, WeightsError> {

@@ -46,6 +46,9 @@ pub trait TensorSource {
 
     /// Says that this tensor is read next, so that a disk can start early.
     fn prefetch(&self, _name: &str) {}
+
+    /// Says that this tensor is not read again, so that its pages need not stay in this process.
+    fn release(&self, _name: &str) {}
 }
 
 /// Reads little-endian values of a type that `from_le_bytes` makes.
@@ -103,6 +106,11 @@ impl TensorView<'_> {
             }
             _ => Err(self.unreadable()),
         }
+    }
+
+    /// The bytes, if they are stored in the given width already.
+    pub(crate) fn bytes_in(&self, width: Width) -> Option<&[u8]> {
+        matches!((self.entry.dtype, width), (Dtype::F32, Width::F32) | (Dtype::BF16, Width::Bf16)).then_some(self.data)
     }
 
     /// The values as f32 after storage in `width`.

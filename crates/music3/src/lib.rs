@@ -29,6 +29,9 @@ pub use error::{SongError, Stage};
 pub use estimate::{Bf16Storage, Estimate, RunSize, StageEstimate};
 /// Audio in memory, its levels, and WAV files.
 pub use music3_audio as audio;
+#[cfg(feature = "cuda")]
+pub use music3_nn::cache_compiled_kernels;
+pub use music3_nn::{ComputePath, DeviceReport, Matmul, device_report};
 pub use music3_text::ControlTokens;
 pub use precision::Precision;
 pub use progress::{Listener, OnProgress, Progress, Tap};

@@ -12,7 +12,7 @@ use burn::{
 };
 use music3_audio::StereoAudio;
 use music3_model::Vocoder;
-use music3_nn::Width;
+use music3_nn::{ComputePath, Matmul, Width};
 use music3_text::{PromptIds, PromptTokenizer};
 use music3_weights::{Checkpoint, Component, WeightsError};
 
@@ -35,6 +35,10 @@ use crate::{
 pub struct Options {
     /// Storage of each half.
     pub precision: Precision,
+    /// How f32 products are computed on a device that has faster units for less exact operands.
+    pub matmul: Matmul,
+    /// Whether kernels are used where there are some, or plain tensor ops only.
+    pub path: ComputePath,
     /// Memory that a run may use; a run that is estimated to need more is refused. `None` refuses nothing.
     pub memory_limit_bytes: Option<u64>,
 }
@@ -104,6 +108,11 @@ impl<B: Backend> Music3<B> {
         &self.configs
     }
 
+    /// Returns how it is run.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Returns the device.
     pub fn device(&self) -> &B::Device {
         &self.device
@@ -147,6 +156,20 @@ impl<B: Backend> Music3<B> {
     /// # Errors
     /// As [`generate`](Self::generate).
     pub fn generate_from(
+        &self,
+        request: &SongRequest,
+        source: &mut dyn SongSource,
+        listener: &mut dyn Listener<B>,
+    ) -> Result<Song, SongError> {
+        self.scope(|| self.stages(request, source, listener))
+    }
+
+    /// Runs `work`, which calls the stages one by one, on the path and with the products that the options name.
+    pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.options.path.scope(|| self.options.matmul.scope(work))
+    }
+
+    fn stages(
         &self,
         request: &SongRequest,
         source: &mut dyn SongSource,

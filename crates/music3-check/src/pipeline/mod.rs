@@ -68,7 +68,7 @@ impl<'a, B: Backend> Replay<'a, B> {
     fn open(context: &Context<'a, B>, options: &Options) -> Result<Self, CheckError> {
         let (case, precision) = (context.case, context.precision);
         let folder = checkpoint_folder(case, options.model.as_deref())?;
-        let song_options = music3::Options { precision, memory_limit_bytes: None };
+        let song_options = music3::Options { precision, ..music3::Options::default() };
         let music =
             Music3::open(&folder, context.device.clone(), song_options).map_err(|error| unreadable(case, error))?;
         let request = SongRequest {

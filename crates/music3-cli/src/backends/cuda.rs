@@ -4,13 +4,14 @@
 use burn::tensor::Tensor;
 use cudarc::{driver, nvrtc};
 
+use super::kernel_cache;
 use crate::panics;
 
 /// Looks for the driver, the kernel compiler and a device, then computes something on it.
 ///
 /// # Errors
 /// What is missing, and what to do.
-pub(crate) fn probe() -> Result<(), String> {
+pub(crate) fn probe(index: usize) -> Result<(), String> {
     if !driver_is_present() {
         return Err("the driver library libcuda.so (nvcuda.dll) was not found; install NVIDIA's driver, \
                     or use --backend flex"
@@ -23,12 +24,18 @@ pub(crate) fn probe() -> Result<(), String> {
     }
     let failed = |error: driver::DriverError| format!("the driver does not answer: {error}; use --backend flex");
     driver::result::init().map_err(failed)?;
-    if driver::result::device::get_count().map_err(failed)? == 0 {
+    let count = driver::result::device::get_count().map_err(failed)? as usize;
+    if count == 0 {
         return Err("the driver knows no device; use --backend flex".to_owned());
     }
+    if index >= count {
+        let last = count - 1;
+        return Err(format!("the driver knows {count} devices; pass a number from 0 to {last}, or use --backend flex"));
+    }
+    kernel_cache::open(compute_capability(index).map_err(failed)?);
     // What else can be wrong shows in the first computation.
     let computed = panics::silenced(|| {
-        let ones = Tensor::<burn_cuda::Cuda<f32, i32>, 1>::ones([2], &Default::default());
+        let ones = Tensor::<burn_cuda::Cuda<f32, i32>, 1>::ones([2], &burn_cuda::CudaDevice::new(index));
         (ones.clone() + ones).into_data().to_vec::<f32>()
     });
     match computed {
@@ -40,6 +47,18 @@ pub(crate) fn probe() -> Result<(), String> {
              needed to compile kernels, or use --backend flex"
         )),
     }
+}
+
+/// Returns the compute capability as one number, such as 90.
+#[expect(unsafe_code, reason = "asks the driver")]
+fn compute_capability(index: usize) -> Result<i32, driver::DriverError> {
+    use driver::sys::CUdevice_attribute::{
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+    };
+    let device = driver::result::device::get(index as i32)?;
+    // SAFETY: the device was just found.
+    let attribute = |which| unsafe { driver::result::device::get_attribute(device, which) };
+    Ok(attribute(MAJOR)? * 10 + attribute(MINOR)?)
 }
 
 #[expect(unsafe_code, reason = "opening a library runs its initialisers")]

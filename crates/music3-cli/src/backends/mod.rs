@@ -2,6 +2,8 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "cuda")]
+mod kernel_cache;
 
 use burn::tensor::backend::Backend;
 
@@ -19,9 +21,9 @@ pub(crate) enum Selected {
     /// Plain CPU backend.
     #[cfg(feature = "ndarray")]
     Ndarray,
-    /// NVIDIA GPU, without fusion of kernels, which may merge roundings.
+    /// NVIDIA GPU of that number, without fusion of kernels, which may merge roundings.
     #[cfg(feature = "cuda")]
-    Cuda,
+    Cuda(usize),
 }
 
 /// Work for any backend. It is compiled once per backend and task, so there are few of them.
@@ -46,9 +48,9 @@ impl Selected {
             #[cfg(feature = "ndarray")]
             BackendArg::Ndarray => Ok(Self::Ndarray),
             #[cfg(feature = "cuda")]
-            BackendArg::Cuda => {
-                let unavailable = |reason| Failure::run(format!("--backend cuda: {reason}"));
-                cuda::probe().map(|()| Self::Cuda).map_err(unavailable)
+            BackendArg::Cuda(index) => {
+                let unavailable = |reason| Failure::run(format!("--backend cuda:{index}: {reason}"));
+                cuda::probe(index).map(|()| Self::Cuda(index)).map_err(unavailable)
             }
             #[cfg(not(all(feature = "flex", feature = "ndarray", feature = "cuda")))]
             missing => Err(Failure::usage(not_in_this_build(missing))),
@@ -57,8 +59,8 @@ impl Selected {
 
     fn automatic() -> Result<Self, Failure> {
         #[cfg(feature = "cuda")]
-        match cuda::probe() {
-            Ok(()) => return Ok(Self::Cuda),
+        match cuda::probe(0) {
+            Ok(()) => return Ok(Self::Cuda(0)),
             Err(reason) => tracing::info!("cuda is passed over: {reason}"),
         }
         #[cfg(feature = "flex")]
@@ -77,7 +79,7 @@ impl Selected {
             #[cfg(feature = "ndarray")]
             Self::Ndarray => "ndarray",
             #[cfg(feature = "cuda")]
-            Self::Cuda => "cuda",
+            Self::Cuda(_) => "cuda",
         }
     }
 
@@ -89,7 +91,17 @@ impl Selected {
             #[cfg(feature = "ndarray")]
             Self::Ndarray => true,
             #[cfg(feature = "cuda")]
-            Self::Cuda => false,
+            Self::Cuda(_) => false,
+        }
+    }
+
+    /// Returns what a first run waits for, or `None` where it waits for nothing.
+    pub(crate) fn first_run(self) -> Option<String> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda(_) => kernel_cache::first_run(),
+            #[cfg(any(feature = "flex", feature = "ndarray"))]
+            _ => None,
         }
     }
 
@@ -101,7 +113,7 @@ impl Selected {
             #[cfg(feature = "ndarray")]
             Self::Ndarray => task.run::<burn_ndarray::NdArray>(Default::default()),
             #[cfg(feature = "cuda")]
-            Self::Cuda => task.run::<burn_cuda::Cuda<f32, i32>>(Default::default()),
+            Self::Cuda(index) => task.run::<burn_cuda::Cuda<f32, i32>>(burn_cuda::CudaDevice::new(index)),
         }
     }
 }
@@ -112,7 +124,7 @@ fn not_in_this_build(asked: BackendArg) -> String {
         BackendArg::Auto => "auto",
         BackendArg::Flex => "flex",
         BackendArg::Ndarray => "ndarray",
-        BackendArg::Cuda => "cuda",
+        BackendArg::Cuda(_) => "cuda",
     };
     format!(
         "--backend {name}: this build does not have it; build it in with `cargo build --release -p music3-cli --features {name}`"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use burn::tensor::backend::Backend;
-use music3::{Estimate, Music3, Speed};
+use music3::{ComputePath, Estimate, Music3, Speed};
 use music3_text::lyric_warnings;
 
 use super::order::{Order, Source};
@@ -48,6 +48,11 @@ impl Announcer<'_> {
                 (self.backend.name(), self.order.precision, request.steps, request.seed);
             let (tokens, seconds) = (prompt.conditional.len(), request.max_seconds.min(MAX_SECONDS));
             say(format_args!("backend {backend}, precision {precision}, {steps} steps, seed {seed}"));
+            if !self.backend.is_on_cpu() {
+                let path = music.scope(ComputePath::of::<B>);
+                say(format_args!("path {path}, f32 products {}", music.options().matmul));
+            }
+            self.backend.first_run().into_iter().for_each(say);
             say(format_args!("prompt of {tokens} tokens, at most {seconds} s of music"));
             say(self.memory(&estimate));
         }

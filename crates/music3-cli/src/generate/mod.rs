@@ -13,7 +13,7 @@ use std::{
 
 use burn::tensor::backend::Backend;
 use music3::{
-    Music3, OnProgress, Options, Song,
+    ComputePath, Music3, OnProgress, Options, Song,
     audio::{SampleFormat, write_wav},
 };
 
@@ -36,14 +36,12 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode, Failure> {
     // 2. Where it runs, and on what.
     let backend = Selected::choose(order.backend)?;
     let folder = order.checkpoint.unpacked()?;
-    // How much of a GPU's memory is free is not known here.
-    let free_bytes = if backend.is_on_cpu() { memory::available_bytes() } else { None };
     // 3. The song.
-    let making = Making { order: &order, folder: &folder, backend, free_bytes, interrupt };
-    let Made { song, elapsed } = backend.dispatch(making)?;
+    let making = Making { order: &order, folder: &folder, backend, interrupt };
+    let Made { song, elapsed, compute_path } = backend.dispatch(making)?;
     write_wav(&order.output, &song.audio, SampleFormat::default())?;
     // 4. What became of it.
-    let report = Report::new(&order, backend, &song, elapsed);
+    let report = Report::new(&order, (backend, compute_path), &song, elapsed);
     if order.speaks() {
         say(report.summary());
     }
@@ -56,7 +54,6 @@ struct Making<'a> {
     order: &'a Order,
     folder: &'a Path,
     backend: Selected,
-    free_bytes: Option<u64>,
     interrupt: Interrupt,
 }
 
@@ -64,15 +61,26 @@ struct Making<'a> {
 struct Made {
     song: Song,
     elapsed: Duration,
+    compute_path: ComputePath,
 }
 
 impl Task for Making<'_> {
     type Output = Result<Made, Failure>;
 
     fn run<B: Backend>(self, device: B::Device) -> Self::Output {
-        let Order { request, precision, memory_limit_bytes, .. } = self.order;
-        let memory_limit_bytes = memory_limit_bytes.or(self.free_bytes);
-        let options = Options { precision: *precision, memory_limit_bytes };
+        let Order { request, precision, products, memory_limit_bytes, .. } = self.order;
+        let memory_limit_bytes = match (memory_limit_bytes, music3::device_report::<B>(&device).map_err(Failure::run)?)
+        {
+            (Some(asked), _) => Some(*asked),
+            (None, Some(report)) => Some(report.free_bytes),
+            (None, None) => memory::available_bytes(),
+        };
+        let options = Options {
+            precision: *precision,
+            matmul: products.matmul.into(),
+            path: products.path(),
+            memory_limit_bytes,
+        };
         let music = Music3::<B>::open(self.folder, device, options)?;
         let announcer = Announcer { order: self.order, backend: self.backend, memory_limit_bytes };
         announcer.before_loading(&music)?;
@@ -81,6 +89,7 @@ impl Task for Making<'_> {
         let start = Instant::now();
         let song = music.generate(request, &mut OnProgress(|progress| follow.progress(progress)));
         follow.end();
-        Ok(Made { song: song?, elapsed: start.elapsed() })
+        let compute_path = music.scope(ComputePath::of::<B>);
+        Ok(Made { song: song?, elapsed: start.elapsed(), compute_path })
     }
 }

@@ -6,7 +6,7 @@ use music3::{ControlTokens, DEFAULT_MAX_SECONDS, Precision, SongRequest, audio::
 
 use super::follow::Display;
 use crate::{
-    args::{BackendArg, CheckpointArgs, GenerateArgs},
+    args::{BackendArg, CheckpointArgs, GenerateArgs, ProductArgs},
     failure::{Failure, chain},
     terminal::is_watched,
     text,
@@ -68,6 +68,7 @@ pub(crate) struct Order {
     pub(crate) checkpoint: Source,
     pub(crate) backend: BackendArg,
     pub(crate) precision: Precision,
+    pub(crate) products: ProductArgs,
     pub(crate) memory_limit_bytes: Option<u64>,
     pub(crate) output: PathBuf,
     pub(crate) quiet: bool,
@@ -101,6 +102,7 @@ impl Order {
             checkpoint: Source::new(args.checkpoint)?,
             backend: args.backend,
             precision: args.precision.into(),
+            products: args.products,
             memory_limit_bytes: args.memory,
             output: args.output,
             quiet: args.quiet,

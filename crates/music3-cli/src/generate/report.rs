@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use music3::{
-    FinishReason, Precision, Song, Stage,
+    ComputePath, FinishReason, Matmul, Precision, Song, Stage,
     audio::{Levels, levels},
 };
 use serde::Serialize;
@@ -33,6 +33,10 @@ pub(crate) struct Report {
     realtime_factor: f64,
     backend: &'static str,
     precision: Precision,
+    /// `kernels` or `plain`.
+    compute_path: String,
+    /// How f32 products were computed.
+    matmul: String,
     seed: u64,
     steps: usize,
     max_seconds: f64,
@@ -49,7 +53,12 @@ struct StageReport {
 
 impl Report {
     /// Measures a song.
-    pub(crate) fn new(order: &Order, backend: Selected, song: &Song, elapsed: Duration) -> Self {
+    pub(crate) fn new(
+        order: &Order,
+        (backend, compute_path): (Selected, ComputePath),
+        song: &Song,
+        elapsed: Duration,
+    ) -> Self {
         let Levels { peak_dbfs, rms_dbfs, clipped_samples, .. } = levels(&song.audio);
         let seconds = song.audio.duration_secs();
         let stages = song.timings.iter().map(|timing| StageReport {
@@ -75,6 +84,8 @@ impl Report {
             realtime_factor: elapsed.as_secs_f64() / seconds,
             backend: backend.name(),
             precision: order.precision,
+            compute_path: compute_path.to_string(),
+            matmul: Matmul::from(order.products.matmul).to_string(),
             seed: order.request.seed,
             steps: order.request.steps,
             max_seconds: order.request.max_seconds,

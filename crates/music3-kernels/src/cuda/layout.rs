@@ -38,10 +38,28 @@ impl Batched {
         self.batch.iter().product()
     }
 
+    /// Returns the elements from the first to behind the last.
+    pub(super) fn extent(&self) -> usize {
+        let (lines, length) = if self.column_major { (self.columns, self.rows) } else { (self.rows, self.columns) };
+        (self.count() - 1) * self.stride + (lines - 1) * self.leading + length
+    }
+
     /// Returns the elements from one matrix to the next when `count` of them are read; one matrix is read again and
     /// again.
     pub(super) fn stride_for(&self, count: usize) -> usize {
         if self.count() == 1 && count > 1 { 0 } else { self.stride }
+    }
+
+    /// Returns the columns `start..start + len` of each matrix, and the elements before their first.
+    pub(super) fn columns_from(&self, start: usize, len: usize) -> (Self, usize) {
+        let offset = if self.column_major { start * self.leading } else { start };
+        (Self { columns: len, ..self.clone() }, offset)
+    }
+
+    /// Returns the rows `start..start + len` of each matrix, and the elements before their first.
+    pub(super) fn rows_from(&self, start: usize, len: usize) -> (Self, usize) {
+        let offset = if self.column_major { start } else { start * self.leading };
+        (Self { rows: len, ..self.clone() }, offset)
     }
 
     /// Returns the shape of the product, or `None` where the batches neither agree nor repeat one matrix.
@@ -102,6 +120,18 @@ mod tests {
         assert!(Batched::new(&[2, 3, 4, 5], &[20, 40, 5, 1]).is_none(), "swapped leading dimensions");
         let one = Batched::new(&[1, 1, 4, 5], &[7, 9, 5, 1]).expect("one matrix");
         assert_eq!(one.stride_for(6), 0);
+    }
+
+    #[test]
+    fn takes_parts_of_rows_and_columns() {
+        let rows = Batched::new(&[4, 8], &[8, 1]).expect("row-major");
+        let (part, offset) = rows.columns_from(6, 2);
+        assert_eq!((part.rows, part.columns, part.leading, offset), (4, 2, 8, 6));
+        let (part, offset) = rows.rows_from(3, 1);
+        assert_eq!((part.rows, part.columns, offset), (1, 8, 24));
+        let transposed = Batched::new(&[8, 4], &[1, 8]).expect("a transposed view");
+        assert_eq!(transposed.rows_from(6, 2).1, 6);
+        assert_eq!(transposed.columns_from(3, 1).1, 24);
     }
 
     #[test]

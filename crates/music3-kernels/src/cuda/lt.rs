@@ -1,26 +1,11 @@
 //! cuBLASLt on CubeCL's device thread.
 //!
-//! A product is a task in the same queue as CubeCL's launches. It runs on a stream of its own, ordered by context events:
-//! it starts after everything enqueued before it and everything enqueued later waits for it. Handles, descriptors and
-//! plans live on the device thread; a failure there is kept for whoever asks, because a task cannot return one.
+//! Handles, descriptors and plans live on that thread.
 #![allow(unsafe_code, reason = "calls into the CUDA driver and cuBLASLt")]
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    ffi::c_void,
-    ptr,
-    sync::{Mutex, OnceLock},
-};
+use std::{cell::RefCell, collections::HashMap, ffi::c_void, ptr, sync::OnceLock};
 
-use burn_cubecl::cubecl::{
-    self,
-    cuda::CudaRuntime,
-    device::DeviceId,
-    device_handle::DeviceHandle,
-    server::{ComputeServer, Handle},
-    stream_id::StreamId,
-};
+use burn_cubecl::cubecl::{device::DeviceId, server::Handle};
 use cudarc::{
     cublaslt::{
         result::{self as lt, CublasError},
@@ -30,15 +15,13 @@ use cudarc::{
             cudaDataType,
         },
     },
-    driver::{
-        result as driver,
-        sys::{self as cu, CUevent, CUstream},
-    },
+    driver::{result as driver, sys::CUstream},
 };
 
-use super::layout::Batched;
-
-type Server = <CudaRuntime as cubecl::Runtime>::Server;
+use super::{
+    layout::Batched,
+    task::{self, Described, Queue},
+};
 
 /// Scratch memory a plan may use; cuBLASLt's own recommendation for this chip.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -47,9 +30,6 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 const AS_IT_IS: u32 = 0;
 const TRANSPOSED: u32 = 1;
 
-/// Failures on the device thread that nobody has asked for yet.
-static ERROR: Mutex<Option<String>> = Mutex::new(None);
-
 /// Returns whether the library can be opened; a missing one would panic at the first call.
 pub(super) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
@@ -57,9 +37,15 @@ pub(super) fn is_available() -> bool {
     *AVAILABLE.get_or_init(|| unsafe { lt_sys::is_culib_present() })
 }
 
-/// Returns and forgets the first failure.
-pub(super) fn take_error() -> Option<String> {
-    ERROR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+/// What the operands of a product are, and how they are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Operands {
+    /// bf16 values.
+    Bf16,
+    /// f32 values, multiplied as f32.
+    F32,
+    /// f32 values, rounded to TF32.
+    Tf32,
 }
 
 /// A product of two batches of matrices, summed in f32 into contiguous f32 rows.
@@ -67,17 +53,30 @@ pub(super) fn take_error() -> Option<String> {
 pub(super) struct Product {
     pub(super) a: Batched,
     pub(super) b: Batched,
-    /// Whether the operands are bf16; else they are f32, and the products are exact f32 too, never TF32.
-    pub(super) bf16: bool,
+    pub(super) operands: Operands,
+    /// Whether the product is added to what the output holds.
+    pub(super) accumulate: bool,
 }
 
-/// Enqueues `product` on the device; `handles` are its operands and its output.
-pub(super) fn enqueue(device: DeviceId, product: Product, handles: [Handle; 3]) {
-    let stream = StreamId::current();
-    DeviceHandle::<Server>::new(device).submit(move |server| {
-        if let Err(error) = run(server, stream, device, &product, handles) {
-            ERROR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-        }
+/// A product with its place: which of a task's handles its operands are, and how many bytes into them it begins.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) product: Product,
+    pub(super) a: (usize, u64),
+    pub(super) b: (usize, u64),
+}
+
+/// Enqueues products on the device, one after the other; the last handle is the output of them all.
+pub(super) fn enqueue(device: DeviceId, steps: Vec<Step>, handles: Vec<Handle>) {
+    task::enqueue(device, handles, move |pointers| {
+        LIBRARIES.with_borrow_mut(|libraries| {
+            let library = match libraries.entry(device) {
+                std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::hash_map::Entry::Vacant(entry) => entry.insert(Library::open()?),
+            };
+            let out = pointers[pointers.len() - 1];
+            library.multiply_all(&steps, pointers, out)
+        })
     });
 }
 
@@ -86,51 +85,16 @@ thread_local! {
     static LIBRARIES: RefCell<HashMap<DeviceId, Library>> = RefCell::default();
 }
 
-fn run(
-    server: &mut Server,
-    stream: StreamId,
-    device: DeviceId,
-    product: &Product,
-    handles: [Handle; 3],
-) -> Result<(), String> {
-    // The resources are held until the product is enqueued. Asking for them also makes the device's context current.
-    let mut resources = Vec::with_capacity(handles.len());
-    for handle in handles {
-        resources.push(server.get_resource(handle.binding(), stream).map_err(|error| format!("{error:?}"))?);
-    }
-    let pointers: Vec<u64> = resources.iter().map(|resource| resource.resource().ptr).collect();
-    LIBRARIES.with_borrow_mut(|libraries| {
-        let library = match libraries.entry(device) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => entry.insert(Library::open()?),
-        };
-        library.multiply(product, [pointers[0], pointers[1], pointers[2]])
-    })
-}
-
-/// Turns a driver's or the library's status into words.
-trait Described<T> {
-    fn described(self, what: &str) -> Result<T, String>;
-}
-
 impl<T> Described<T> for Result<T, CublasError> {
     fn described(self, what: &str) -> Result<T, String> {
         self.map_err(|error| format!("cublasLt: {what}: {:?}", error.0))
     }
 }
 
-impl<T> Described<T> for Result<T, cudarc::driver::DriverError> {
-    fn described(self, what: &str) -> Result<T, String> {
-        self.map_err(|error| format!("CUDA driver: {what}: {error}"))
-    }
-}
-
-/// A library handle with its stream, its scratch memory and the plans made so far.
+/// A library handle with its queue, its scratch memory and the plans made so far.
 struct Library {
     handle: lt_sys::cublasLtHandle_t,
-    stream: CUstream,
-    before: CUevent,
-    after: CUevent,
+    queue: Queue,
     workspace: u64,
     plans: HashMap<Product, Plan>,
 }
@@ -138,35 +102,36 @@ struct Library {
 impl Library {
     fn open() -> Result<Self, String> {
         let handle = lt::create_handle().described("create a handle")?;
-        let stream = driver::stream::create(driver::stream::StreamKind::NonBlocking).described("create a stream")?;
-        let event = || driver::event::create(cu::CUevent_flags::CU_EVENT_DISABLE_TIMING).described("create an event");
         // SAFETY: the context is current on this thread.
         let workspace = unsafe { driver::malloc_sync(WORKSPACE_BYTES) }.described("allocate scratch memory")?;
-        Ok(Self { handle, stream, before: event()?, after: event()?, workspace, plans: HashMap::new() })
+        Ok(Self { handle, queue: Queue::open()?, workspace, plans: HashMap::new() })
     }
 
-    fn multiply(&mut self, product: &Product, [a, b, out]: [u64; 3]) -> Result<(), String> {
-        if !self.plans.contains_key(product) {
-            let plan = Plan::new(self.handle, product)?;
-            self.plans.insert(product.clone(), plan);
+    fn multiply_all(&mut self, steps: &[Step], pointers: &[u64], out: u64) -> Result<(), String> {
+        for step in steps.iter().filter(|step| !self.plans.contains_key(&step.product)).collect::<Vec<_>>() {
+            self.plans.insert(step.product.clone(), Plan::new(self.handle, &step.product)?);
         }
+        self.queue.between(|stream| {
+            steps.iter().try_for_each(|step| {
+                let operand = |(index, offset): (usize, u64)| pointers[index] + offset;
+                self.multiply(&step.product, [operand(step.a), operand(step.b), out], stream)
+            })
+        })
+    }
+
+    fn multiply(&self, product: &Product, [a, b, out]: [u64; 3], stream: CUstream) -> Result<(), String> {
         let plan = &self.plans[product];
-        let context = driver::ctx::get_current().described("find the current context")?;
-        let context = context.ok_or("CUDA driver: no context is current")?;
-        let (one, zero) = (1.0f32, 0.0f32);
+        let (one, added) = (1.0f32, if product.accumulate { 1.0f32 } else { 0.0 });
         let scalar = |value: &f32| ptr::from_ref(value).cast::<c_void>();
-        // SAFETY: the pointers are allocations of this context that are held by the caller and large enough for the
-        // layouts, which describe the tensors they belong to. Both events and the stream belong to this context.
+        // SAFETY: the pointers lie in allocations of this context that are held by the caller and large enough for the
+        // layouts, which describe the tensors they belong to.
         unsafe {
-            cu::cuCtxRecordEvent(context, self.before).result().described("record what comes before")?;
-            driver::stream::wait_event(self.stream, self.before, cu::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
-                .described("wait for what comes before")?;
             // Row-major A·B is column-major Bᵀ·Aᵀ, so the operands change places.
             lt::matmul(
                 self.handle,
                 plan.desc,
                 scalar(&one),
-                scalar(&zero),
+                scalar(&added),
                 b as *const c_void,
                 plan.left,
                 a as *const c_void,
@@ -178,13 +143,10 @@ impl Library {
                 &plan.algorithm,
                 self.workspace as *mut c_void,
                 WORKSPACE_BYTES,
-                self.stream.cast(),
+                stream.cast(),
             )
-            .described("multiply")?;
-            driver::event::record(self.after, self.stream).described("record the product")?;
-            cu::cuCtxWaitEvent(context, self.after).result().described("make what follows wait")?;
         }
-        Ok(())
+        .described("multiply")
     }
 }
 
@@ -199,12 +161,15 @@ struct Plan {
 
 impl Plan {
     fn new(handle: lt_sys::cublasLtHandle_t, product: &Product) -> Result<Self, String> {
-        let Product { a, b, bf16 } = product;
+        let Product { a, b, operands, .. } = product;
         let count = a.count().max(b.count());
-        let operand = if *bf16 { cudaDataType::CUDA_R_16BF } else { cudaDataType::CUDA_R_32F };
         // CUBLAS_COMPUTE_32F multiplies f32 operands as f32; the FAST_ forms are the ones that round them.
-        let desc = lt::create_matmul_desc(cublasComputeType_t::CUBLAS_COMPUTE_32F, cudaDataType::CUDA_R_32F)
-            .described("describe the product")?;
+        let (operand, compute) = match operands {
+            Operands::Bf16 => (cudaDataType::CUDA_R_16BF, cublasComputeType_t::CUBLAS_COMPUTE_32F),
+            Operands::F32 => (cudaDataType::CUDA_R_32F, cublasComputeType_t::CUBLAS_COMPUTE_32F),
+            Operands::Tf32 => (cudaDataType::CUDA_R_32F, cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32),
+        };
+        let desc = lt::create_matmul_desc(compute, cudaDataType::CUDA_R_32F).described("describe the product")?;
         // A row-major matrix is its transpose in column-major terms.
         for (attribute, matrix) in [(Desc::CUBLASLT_MATMUL_DESC_TRANSA, b), (Desc::CUBLASLT_MATMUL_DESC_TRANSB, a)] {
             let operation = if matrix.column_major { TRANSPOSED } else { AS_IT_IS };

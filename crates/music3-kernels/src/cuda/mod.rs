@@ -1,44 +1,87 @@
-//! burn-cuda, unfused: large products through cuBLASLt on CubeCL's own buffers.
+//! burn-cuda, unfused: what CubeCL's own kernels do slowly or inexactly.
 //!
 //! CubeCL picks tensor-core kernels for f32 products and rounds their operands to TF32, so that "f32" is neither f32
 //! nor the same from run to run. cuBLASLt computes f32 products in f32, and bf16 products at the chip's full rate.
 
 mod layout;
 mod lt;
+mod report;
+mod split;
+mod strict;
+mod task;
+mod upload;
 
-use std::{any::Any, sync::Once};
+use std::{
+    any::{Any, TypeId},
+    path::PathBuf,
+    sync::Once,
+};
 
 use burn::tensor::{DType, Tensor, TensorPrimitive, backend::Backend};
 use burn_cubecl::{cubecl, kernel::into_contiguous, tensor::CubeTensor};
-use cubecl::{cuda::CudaRuntime, device::Device};
+use burn_cuda::CudaDevice;
+use cubecl::{Runtime, cuda::CudaRuntime, device::Device};
 
-use self::{layout::Batched, lt::Product};
+use self::{
+    layout::Batched,
+    lt::{Operands, Product, Step},
+};
+use crate::{DeviceReport, Matmul};
 
-type CudaTensor = CubeTensor<CudaRuntime>;
+pub(crate) type CudaTensor = CubeTensor<CudaRuntime>;
 
 /// See [`try_matmul`](crate::try_matmul).
 pub(crate) fn matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>) -> Option<Tensor<B, D>> {
     let (lhs, rhs) = (cuda_tensor(a)?, cuda_tensor(b)?);
-    if !lt::is_available() {
-        static WARNED: Once = Once::new();
-        WARNED.call_once(|| {
-            tracing::warn!(
-                "the library cublasLt was not found: products run on CubeCL's own kernels, and f32 products as TF32"
-            );
-        });
+    if let Some(error) = task::take_error() {
+        panic!("earlier work failed on the device: {error}");
+    }
+    into_tensor(multiply(lhs, rhs, Matmul::current())?)
+}
+
+/// See [`try_upload`](crate::try_upload).
+pub(crate) fn upload<B: Backend, const D: usize>(
+    bytes: &[u8],
+    shape: [usize; D],
+    dtype: DType,
+    device: &B::Device,
+) -> Option<Tensor<B, D>> {
+    if TypeId::of::<B::FloatTensorPrimitive>() != TypeId::of::<CudaTensor>() {
         return None;
     }
-    if let Some(error) = lt::take_error() {
-        panic!("a product failed on the device: {error}");
+    let device = (device as &dyn Any).downcast_ref::<CudaDevice>()?;
+    let expected = shape.iter().product::<usize>() * dtype.size();
+    assert_eq!(bytes.len(), expected, "a {dtype:?} tensor of shape {shape:?} has other bytes");
+    let client = CudaRuntime::client(device);
+    // Weights stay for a whole stage: an allocation of their own wastes nothing, and none is split for them.
+    let handle = client
+        .memory_persistent_allocation(bytes.len().max(1), |len| client.empty(len))
+        .unwrap_or_else(|error| panic!("the device gives no memory for a weight of {} bytes: {error:?}", bytes.len()));
+    let tensor = CudaTensor::new_contiguous(client, device.clone(), shape.into(), handle.clone(), dtype);
+    if let Err(error) = upload::copy(device.to_id(), handle, bytes) {
+        panic!("a weight of {} bytes did not reach the device: {error}", bytes.len());
     }
-    let product = multiply(lhs, rhs)?;
-    let primitive = (Box::new(product) as Box<dyn Any>).downcast::<B::FloatTensorPrimitive>().ok()?;
-    Some(Tensor::from_primitive(TensorPrimitive::Float(*primitive)))
+    into_tensor(tensor)
+}
+
+/// Keeps compiled kernels, and what was found out about which are fastest, in a folder, so that the next run of the same
+/// program on the same kind of device does not compile again. Compiled kernels are found by name: a folder must not be
+/// shared by two builds of a program or by two kinds of device.
+///
+/// # Panics
+/// If anything was computed on CUDA in this process before.
+pub fn cache_compiled_kernels(folder: PathBuf) {
+    report::cache_compiled_kernels(folder);
+}
+
+/// See [`device_report`](crate::device_report).
+pub(crate) fn device_report(device: &CudaDevice) -> Result<DeviceReport, String> {
+    report::device_report(device)
 }
 
 /// Returns what went wrong on the device since the last call, if anything did.
 pub(crate) fn take_error() -> Option<String> {
-    lt::take_error()
+    task::take_error()
 }
 
 /// Returns the CUDA tensor inside, if `B` is the unfused CUDA backend.
@@ -47,8 +90,14 @@ fn cuda_tensor<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> Option<Cuda
     (&primitive as &dyn Any).downcast_ref::<CudaTensor>().cloned()
 }
 
+/// Returns the tensor as one of `B`, if `B` is the unfused CUDA backend.
+fn into_tensor<B: Backend, const D: usize>(tensor: CudaTensor) -> Option<Tensor<B, D>> {
+    let primitive = (Box::new(tensor) as Box<dyn Any>).downcast::<B::FloatTensorPrimitive>().ok()?;
+    Some(Tensor::from_primitive(TensorPrimitive::Float(*primitive)))
+}
+
 /// Enqueues the product; `None` for dtypes that it is not offered for.
-fn multiply(lhs: CudaTensor, rhs: CudaTensor) -> Option<CudaTensor> {
+fn multiply(lhs: CudaTensor, rhs: CudaTensor, matmul: Matmul) -> Option<CudaTensor> {
     let dtype = lhs.dtype;
     if dtype != rhs.dtype || !matches!(dtype, DType::F32 | DType::BF16) {
         return None;
@@ -56,12 +105,49 @@ fn multiply(lhs: CudaTensor, rhs: CudaTensor) -> Option<CudaTensor> {
     let (lhs, a) = described(lhs);
     let (rhs, b) = described(rhs);
     let shape = a.product_shape(&b)?;
-    let (client, device) = (lhs.client.clone(), lhs.device.clone());
-    let bytes = shape.iter().product::<usize>() * size_of::<f32>();
-    let out = CubeTensor::new_contiguous(client.clone(), device.clone(), shape.into(), client.empty(bytes), DType::F32);
-    let product = Product { a, b, bf16: dtype == DType::BF16 };
-    lt::enqueue(device.to_id(), product, [lhs.handle, rhs.handle, out.handle.clone()]);
+    let out = empty_f32(&lhs, shape);
+    if !lt::is_available() {
+        return without_library(lhs, rhs, out);
+    }
+    let device = lhs.device.to_id();
+    let whole = |operands, lhs: CudaTensor, rhs: CudaTensor| {
+        let product = Product { a: a.clone(), b: b.clone(), operands, accumulate: false };
+        let step = Step { product, a: (0, 0), b: (1, 0) };
+        lt::enqueue(device, vec![step], vec![lhs.handle, rhs.handle, out.handle.clone()]);
+    };
+    match (dtype, matmul) {
+        (DType::BF16, _) => whole(Operands::Bf16, lhs, rhs),
+        (_, Matmul::Strict) => whole(Operands::F32, lhs, rhs),
+        (_, Matmul::Tf32) => whole(Operands::Tf32, lhs, rhs),
+        (_, Matmul::Split) => {
+            let parts = [split::parts(&lhs, a.extent()), split::parts(&rhs, b.extent())];
+            let handles = parts.into_iter().flatten().map(|part| part.handle).chain([out.handle.clone()]);
+            lt::enqueue(device, split::steps(&a, &b), handles.collect());
+        }
+    }
     Some(out)
+}
+
+/// Computes the product with CubeCL's kernels, of which the first that is used says so.
+fn without_library(lhs: CudaTensor, rhs: CudaTensor, out: CudaTensor) -> Option<CudaTensor> {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!(
+            "the library cublasLt was not found: products run on CubeCL's kernels without tensor cores, which is exact \
+             but slow, whatever --matmul says"
+        );
+    });
+    match strict::multiply(lhs, rhs, &out) {
+        Ok(()) => Some(out),
+        Err(error) => panic!("a product cannot run without the library cublasLt: {error:?}"),
+    }
+}
+
+/// Returns contiguous memory for an f32 tensor, on the device that `like` is on.
+fn empty_f32(like: &CudaTensor, shape: Vec<usize>) -> CudaTensor {
+    let bytes = shape.iter().product::<usize>() * size_of::<f32>();
+    let handle = like.client.empty(bytes);
+    CudaTensor::new_contiguous(like.client.clone(), like.device.clone(), shape.into(), handle, DType::F32)
 }
 
 /// Describes a tensor's memory, copying it first where its strides are no matrix's.

@@ -19,4 +19,4 @@ pub use elementwise::{add, add_scalar, cos, mul, mul_scalar, neg, recip, silu, s
 pub use index::{embedding, index_select};
 pub use norm::{layer_norm, rms_norm, softmax};
 pub use product::{linear, matmul, mix_layers, sum_dim};
-pub use round::{from_data, round, round_scalar, widen};
+pub use round::{from_data, from_stored, round, round_scalar, widen};

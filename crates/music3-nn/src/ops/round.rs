@@ -48,7 +48,31 @@ pub fn from_data<B: Backend, const D: usize>(data: TensorData, width: Width, dev
         (Width::F32, _) => data.convert_dtype(DType::F32),
         (Width::Bf16, _) => round_data(data, dtype),
     };
+    if data.bytes.len() >= LARGE_UPLOAD
+        && let Some(tensor) = from_stored(&data.bytes, data.shape.dims(), width, device)
+    {
+        return tensor;
+    }
     Tensor::from_data(data, (device, dtype))
+}
+
+/// Smaller data go to a device faster the ordinary way.
+const LARGE_UPLOAD: usize = 1 << 20;
+
+/// Returns a tensor of values that are stored as `width` stores them, little-endian and in row-major order, straight
+/// from where they lie; `None` where the backend has no such way, or stores that width otherwise.
+///
+/// # Panics
+/// If the bytes are not as many as shape and width say, or the device refuses them.
+pub fn from_stored<B: Backend, const D: usize>(
+    bytes: &[u8],
+    shape: [usize; D],
+    width: Width,
+    device: &B::Device,
+) -> Option<Tensor<B, D>> {
+    let dtype = width.store_dtype::<B>(device);
+    let as_stored = dtype.size() == width.bytes() && cfg!(target_endian = "little");
+    as_stored.then(|| music3_kernels::try_upload(bytes, shape, dtype, device)).flatten()
 }
 
 /// Rounds to bf16 through `half`, and widens again where the backend stores f32.

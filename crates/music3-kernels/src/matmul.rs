@@ -1,0 +1,71 @@
+//! How products of f32 operands are computed.
+
+use std::cell::Cell;
+
+/// How a product of two f32 operands is computed on a device that has faster units for less exact operands.
+///
+/// It is chosen for a stretch of work on one thread, with [`scope`](Self::scope). CPU backends compute f32 products
+/// in f32 whatever is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Matmul {
+    /// f32 operands, products and sums: f32 means f32.
+    #[default]
+    Strict,
+    /// Each operand is split into three bf16 parts, whose products run on the tensor cores; partial sums over the inner
+    /// dimension are added in f32.
+    Split,
+    /// Operands are rounded to TF32, with 10 bits after the leading one.
+    Tf32,
+}
+
+thread_local! {
+    static CURRENT: Cell<Matmul> = const { Cell::new(Matmul::Strict) };
+}
+
+impl Matmul {
+    /// Returns what this thread computes f32 products with.
+    pub fn current() -> Self {
+        CURRENT.get()
+    }
+
+    /// Runs `work` with this choice on the current thread; what was chosen before comes back afterwards, whether or not
+    /// the work panics.
+    pub fn scope<T>(self, work: impl FnOnce() -> T) -> T {
+        struct Restore(Matmul);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0);
+            }
+        }
+        let _restore = Restore(CURRENT.replace(self));
+        work()
+    }
+}
+
+impl std::fmt::Display for Matmul {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Strict => "strict",
+            Self::Split => "split",
+            Self::Tf32 => "tf32",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Matmul;
+
+    #[test]
+    fn a_choice_ends_with_its_scope_even_when_the_work_panics() {
+        assert_eq!(Matmul::current(), Matmul::Strict);
+        Matmul::Tf32.scope(|| {
+            assert_eq!(Matmul::current(), Matmul::Tf32);
+            Matmul::Split.scope(|| assert_eq!(Matmul::current(), Matmul::Split));
+            assert_eq!(Matmul::current(), Matmul::Tf32);
+        });
+        let panicked = std::panic::catch_unwind(|| Matmul::Split.scope(|| panic!("work that fails")));
+        assert!(panicked.is_err());
+        assert_eq!(Matmul::current(), Matmul::Strict);
+    }
+}
