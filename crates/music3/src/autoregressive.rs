@@ -131,8 +131,12 @@ impl<B: Backend> AutoregressiveHalf<B> {
         run.finish(finish)
     }
 
-    /// Draws the semantic code of a step; `None` is the end token.
-    fn semantic_code(
+    /// Draws the semantic code of a step from the language model's last hidden state, `[2, hidden_size]`; `None` is the
+    /// end token.
+    ///
+    /// # Errors
+    /// [`SongError::NonFinite`] with the step, [`SongError::CodeOutOfRange`] for a recorded code that does not exist.
+    pub fn semantic_code(
         &self,
         last_hidden: &Tensor<B, 2>,
         step: usize,
