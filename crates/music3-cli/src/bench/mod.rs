@@ -11,7 +11,7 @@ mod work;
 
 use std::process::ExitCode;
 
-use burn::tensor::backend::Backend;
+use burn::tensor::{DType, backend::Backend};
 use music3::{ComputePath, Matmul};
 use music3_nn::Width;
 
@@ -99,7 +99,7 @@ impl Timing<'_> {
             machine,
             precision: common.precision.into(),
             path: ComputePath::of::<B>().to_string(),
-            products: widths.iter().map(|&width| products::<B>(width)).collect(),
+            products: widths.iter().map(|&width| products::<B>(width, &device)).collect(),
             load_seconds: builder.load_seconds,
             staging: builder.staging,
             share_of_bytes: cost.bytes() / copy_ceiling.bytes_per_second / timings.seconds_per_call(),
@@ -123,11 +123,13 @@ impl Timing<'_> {
 }
 
 /// Asks what products of such operands ran as, on the thread and in the scope that they ran in.
-fn products<B: Backend>(width: Width) -> Products {
-    match width {
-        Width::F32 => Products { operands: "f32", matmul: Matmul::of::<B>().to_string() },
+fn products<B: Backend>(width: Width, device: &B::Device) -> Products {
+    let matmul = Matmul::of::<B>().to_string();
+    match (width, width.store_dtype::<B>(device)) {
+        (Width::F32, _) => Products { operands: "f32", matmul },
         // They are exact in f32, and there is one way to multiply them.
-        Width::Bf16 => Products { operands: "bf16", matmul: "exact, sums in f32".to_owned() },
+        (Width::Bf16, DType::BF16) => Products { operands: "bf16", matmul: "exact with sums in f32".to_owned() },
+        (Width::Bf16, _) => Products { operands: "bf16 kept as f32", matmul },
     }
 }
 

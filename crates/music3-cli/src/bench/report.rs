@@ -118,14 +118,10 @@ impl Report {
     }
 
     fn head(&self) -> String {
-        let details = self.what.as_object().into_iter().flatten();
-        let details: Vec<String> = details
-            .map(|(key, value)| match value.as_str() {
-                Some(text) if key == "component" || key == "call" => text.to_owned(),
-                _ => format!("{key} {value}"),
-            })
-            .collect();
-        format!("{}; weights {}", details.join(", "), self.weights)
+        let word = |key: &str| self.what[key].as_str().unwrap_or_default();
+        let sizes = self.what.as_object().into_iter().flatten().filter(|(_, value)| value.is_number());
+        let sizes: String = sizes.map(|(key, value)| format!(", {} {value}", key.replace('_', " "))).collect();
+        format!("{}: {}{sizes}; weights {}", word("component"), word("call"), self.weights)
     }
 
     fn arm(&self) -> String {
