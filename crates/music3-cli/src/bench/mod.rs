@@ -102,6 +102,7 @@ impl Timing<'_> {
             products: widths.iter().map(|&width| products::<B>(width, &device)).collect(),
             load_seconds: builder.load_seconds,
             staging: builder.staging,
+            seconds_per_call: timings.seconds_per_call(),
             share_of_bytes: cost.bytes() / copy_ceiling.bytes_per_second / timings.seconds_per_call(),
             share_of_flop: share_of_flop(&cost, &product_ceilings, &timings),
             timings,

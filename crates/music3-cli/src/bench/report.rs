@@ -28,6 +28,8 @@ pub(super) struct Report {
     pub(super) load_seconds: f64,
     pub(super) staging: Staging,
     pub(super) timings: Timings,
+    /// What the shares are of: the slope, or the median where there is no slope above zero.
+    pub(super) seconds_per_call: f64,
     pub(super) song: Option<SongOutcome>,
     /// At least, by the configuration.
     pub(super) cost: Cost,

@@ -109,8 +109,22 @@ pub(super) fn finish<B: Backend>(device: &B::Device) -> Result<(), Failure> {
 }
 
 impl Timings {
-    /// Returns what a call costs: the slope, or where there is none the median.
+    /// Returns what a call costs: the slope, or the median where there is none or where noise turned it around.
     pub(super) fn seconds_per_call(&self) -> f64 {
-        self.line.map_or(self.per_call_seconds.median, |line| line.slope)
+        self.line.map(|line| line.slope).filter(|slope| *slope > 0.0).unwrap_or(self.per_call_seconds.median)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_costs_the_slope_unless_noise_turned_it_around() {
+        let per_call_seconds = Spread { median: 5.0, min: 4.0, max: 6.0 };
+        let timings = |line| Timings { first_call_seconds: 9.0, loops: Vec::new(), line, per_call_seconds };
+        assert_eq!(timings(Some(Line { slope: 3.0, intercept: 2.0 })).seconds_per_call(), 3.0);
+        assert_eq!(timings(Some(Line { slope: -0.1, intercept: 2.0 })).seconds_per_call(), 5.0);
+        assert_eq!(timings(None).seconds_per_call(), 5.0);
     }
 }
