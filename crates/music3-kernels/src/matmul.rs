@@ -1,8 +1,6 @@
 //! How products of f32 operands are computed.
 
-#[cfg(feature = "cuda")]
-use std::any::TypeId;
-use std::cell::Cell;
+use std::{any::TypeId, cell::Cell};
 
 use burn::tensor::backend::Backend;
 
@@ -64,10 +62,12 @@ impl std::fmt::Display for Matmul {
 
 /// Returns whether anything but strict products can run on the backend in this process.
 fn has_other_products<B: Backend>() -> bool {
+    let primitive = TypeId::of::<B::FloatTensorPrimitive>();
     #[cfg(feature = "cuda")]
-    if TypeId::of::<B::FloatTensorPrimitive>() == TypeId::of::<crate::cuda::CudaTensor>() {
+    if primitive == TypeId::of::<crate::cuda::CudaTensor>() {
         return crate::cuda::has_product_library();
     }
+    let _ = primitive;
     false
 }
 

@@ -18,18 +18,18 @@ const RUNS: usize = 5;
 /// Sizes that fill the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Values that are copied, in f32.
-    copied: usize,
+    /// Shape of what is copied, in f32.
+    copied: [usize; 2],
     /// Rows, inner dimension and columns of a product.
     product: [usize; 3],
 }
 
 impl Sizes {
     /// More than any cache holds, and some hundredths of a second of work.
-    pub(super) const CPU: Self = Self { copied: 1 << 25, product: [256, 2048, 2048] };
+    pub(super) const CPU: Self = Self { copied: [1 << 15, 1 << 10], product: [256, 2048, 2048] };
 
     /// The same for a data-centre GPU.
-    pub(super) const GPU: Self = Self { copied: 1 << 28, product: [8192, 8192, 8192] };
+    pub(super) const GPU: Self = Self { copied: [1 << 18, 1 << 10], product: [8192, 8192, 8192] };
 }
 
 /// How fast memory moves.
@@ -52,13 +52,14 @@ pub(super) struct ProductCeiling {
 
 /// Measures a copy of a large tensor, into new memory and into memory that is there; the faster counts.
 pub(super) fn copy<B: Backend>(sizes: Sizes, device: &B::Device) -> Result<CopyCeiling, Failure> {
-    let values = Tensor::<B, 1>::random([sizes.copied], Distribution::Default, device);
-    let bytes = 2 * sizes.copied * size_of::<f32>();
+    let values = Tensor::<B, 2>::random(sizes.copied, Distribution::Default, device);
+    let [rows, columns] = sizes.copied;
+    let bytes = 2 * rows * columns * size_of::<f32>();
     // A sum with a constant: a plain copy of a tensor only counts its owners.
     let new = fastest::<B>(device, || drop(values.clone().add_scalar(1.0)))?;
     let mut target = Some(values.clone().add_scalar(1.0));
     let present = fastest::<B>(device, || {
-        target = target.take().map(|target| target.slice_assign([0..sizes.copied], values.clone()));
+        target = target.take().map(|target| target.slice_assign([0..rows, 0..columns], values.clone()));
     })?;
     Ok(CopyCeiling { bytes, bytes_per_second: bytes as f64 / new.min(present) })
 }
