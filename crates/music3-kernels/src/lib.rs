@@ -11,6 +11,7 @@ mod device;
 mod flex;
 mod matmul;
 mod path;
+mod steps;
 
 use burn::tensor::{DType, Tensor, backend::Backend};
 
@@ -20,6 +21,9 @@ pub use self::{
     device::{DeviceReport, device_report},
     matmul::Matmul,
     path::ComputePath,
+    steps::{
+        Norm, Preparation, Stored, try_attend_stored, try_gated, try_linear_added, try_read_positions, try_rms_norm,
+    },
 };
 
 /// Returns `x · weightᵀ` in f32 for a few rows of `x` and a bf16 weight, reading each weight once and never widening
@@ -31,7 +35,7 @@ pub use self::{
 /// `x` `[rows, in]` (f32 or bf16), `weight` `[out, in]` (bf16) → `[rows, out]` (f32)
 pub fn try_linear_bf16<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> Option<Tensor<B, 2>> {
     #[cfg(feature = "flex")]
-    return flex::linear_bf16(x, weight);
+    return path::kernels_are_on().then(|| flex::linear_bf16(x, weight)).flatten();
     #[cfg(not(feature = "flex"))]
     {
         let _ = (x, weight);

@@ -18,6 +18,11 @@ thread_local! {
     static CURRENT: Cell<ComputePath> = const { Cell::new(ComputePath::Kernels) };
 }
 
+/// Returns whether this thread's work may use kernels where there are some.
+pub(crate) fn kernels_are_on() -> bool {
+    CURRENT.get() == ComputePath::Kernels
+}
+
 impl ComputePath {
     /// Returns the path that work on this thread takes on `B`: what was chosen, and `Plain` on a backend that this build
     /// has no kernels for.

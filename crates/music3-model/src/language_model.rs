@@ -42,9 +42,9 @@ use burn::{
 };
 use music3_nn::{
     KvCache, LayerCache, RotaryTable, Width,
+    decoder::{HeadPreparation, Projections, attend_stored, gated},
     kv_cache::KvCacheShape,
     layers::{Embedding, Linear, RmsNorm},
-    ops::{self, AttentionMask},
 };
 use serde::Deserialize;
 
@@ -333,7 +333,6 @@ impl<B: Backend> Qwen3DecoderLayer<B> {
                 gate_proj: Linear::new(config.hidden_size, config.intermediate_size, width, device),
                 up_proj: Linear::new(config.hidden_size, config.intermediate_size, width, device),
                 down_proj: Linear::new(config.intermediate_size, config.hidden_size, width, device),
-                width,
             },
             width,
         }
@@ -346,11 +345,15 @@ impl<B: Backend> Qwen3DecoderLayer<B> {
         cache: &mut LayerCache<B>,
         position: usize,
     ) -> Tensor<B, 3> {
-        let attended =
-            self.self_attn.forward(self.input_layernorm.forward(hidden_states.clone()), rotary, cache, position);
-        let hidden_states = ops::add(hidden_states, attended, self.width);
-        let fed = self.mlp.forward(self.post_attention_layernorm.forward(hidden_states.clone()));
-        ops::add(hidden_states, fed, self.width)
+        // 1. Attention over everything read so far, this position included.
+        let projections = self.self_attn.projections(&self.input_layernorm, rotary);
+        let queries = projections.read(hidden_states.clone(), cache, position);
+        let attended = attend_stored(queries, cache, position, self.width);
+        let hidden_states = self.self_attn.o_proj.forward_added(attended, hidden_states);
+        // 2. Feed-forward.
+        let Qwen3Mlp { gate_proj, up_proj, down_proj } = &self.mlp;
+        let fed = gated(&self.post_attention_layernorm, gate_proj, up_proj, hidden_states.clone());
+        down_proj.forward_added(fed, hidden_states)
     }
 }
 
@@ -371,8 +374,6 @@ pub struct Qwen3Attention<B: Backend> {
     pub k_norm: RmsNorm<B>,
     #[module(skip)]
     head_dim: usize,
-    #[module(skip)]
-    width: Width,
 }
 
 impl<B: Backend> Qwen3Attention<B> {
@@ -389,34 +390,19 @@ impl<B: Backend> Qwen3Attention<B> {
             q_norm: norm(),
             k_norm: norm(),
             head_dim,
-            width,
         }
     }
 
-    fn forward(
-        &self,
-        hidden_states: Tensor<B, 3>,
-        rotary: &RotaryTable<B>,
-        cache: &mut LayerCache<B>,
-        position: usize,
-    ) -> Tensor<B, 3> {
-        let [batch, tokens, _] = hidden_states.dims();
-        let split = |x: Tensor<B, 3>| {
-            let heads = x.dims()[2] / self.head_dim;
-            x.reshape([batch, tokens, heads, self.head_dim])
-        };
-        // 1. Projections, norms per head, rotation; heads before positions.
-        let query = self.q_norm.forward(split(self.q_proj.forward(hidden_states.clone()))).swap_dims(1, 2);
-        let key = self.k_norm.forward(split(self.k_proj.forward(hidden_states.clone()))).swap_dims(1, 2);
-        let value = split(self.v_proj.forward(hidden_states)).swap_dims(1, 2);
-        let query = rotary.apply(query, self.width);
-        let key = rotary.apply(key, self.width);
-        // 2. Attention over everything stored.
-        let (key, value) = cache.append(position, key, value);
-        let attended = ops::scaled_dot_product_attention(query, key, value, AttentionMask::Causal, self.width);
-        // 3. Output projection.
-        let [_, heads, _, _] = attended.dims();
-        self.o_proj.forward(attended.swap_dims(1, 2).reshape([batch, tokens, heads * self.head_dim]))
+    /// Returns what leads from the layer's input to queries, keys and values: projections, norms per head, rotation.
+    fn projections<'a>(&'a self, norm: &'a RmsNorm<B>, rotary: &'a RotaryTable<B>) -> Projections<'a, B> {
+        Projections {
+            norm,
+            query: &self.q_proj,
+            key: &self.k_proj,
+            value: &self.v_proj,
+            head_dim: self.head_dim,
+            preparation: Some(HeadPreparation { query_norm: &self.q_norm, key_norm: &self.k_norm, rotary }),
+        }
     }
 }
 
@@ -429,14 +415,4 @@ pub struct Qwen3Mlp<B: Backend> {
     pub up_proj: Linear<B>,
     /// `[hidden_size, intermediate_size]`
     pub down_proj: Linear<B>,
-    #[module(skip)]
-    width: Width,
-}
-
-impl<B: Backend> Qwen3Mlp<B> {
-    fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let gate = ops::silu(self.gate_proj.forward(x.clone()), self.width);
-        let up = self.up_proj.forward(x);
-        self.down_proj.forward(ops::mul(gate, up, self.width))
-    }
 }

@@ -36,9 +36,10 @@ use burn::{
 };
 use music3_nn::{
     KvCache, LayerCache, Width,
+    decoder::{Projections, attend_stored, gated},
     kv_cache::KvCacheShape,
     layers::{Embedding, Linear, RmsNorm},
-    ops::{self, AttentionMask},
+    ops,
 };
 use serde::Deserialize;
 
@@ -271,8 +272,7 @@ impl<B: Backend> DepthDecoderBlock<B> {
                 to_k: linear(hidden, hidden),
                 to_v: linear(hidden, hidden),
                 to_out: linear(hidden, hidden),
-                heads: config.num_attention_heads,
-                width,
+                head_dim: hidden / config.num_attention_heads,
             },
             post_attention_layernorm: RmsNorm::new(hidden, RMS_NORM_EPS, width, device),
             gate_proj: linear(hidden, intermediate),
@@ -283,12 +283,13 @@ impl<B: Backend> DepthDecoderBlock<B> {
     }
 
     fn forward(&self, hidden_states: Tensor<B, 3>, cache: &mut LayerCache<B>, position: usize) -> Tensor<B, 3> {
-        let attended = self.attn.forward(self.input_layernorm.forward(hidden_states.clone()), cache, position);
-        let hidden_states = ops::add(hidden_states, attended, self.width);
-        let norm_states = self.post_attention_layernorm.forward(hidden_states.clone());
-        let gate = ops::silu(self.gate_proj.forward(norm_states.clone()), self.width);
-        let up = self.up_proj.forward(norm_states);
-        ops::add(hidden_states, self.down_proj.forward(ops::mul(gate, up, self.width)), self.width)
+        // 1. Attention over the steps so far.
+        let queries = self.attn.projections(&self.input_layernorm).read(hidden_states.clone(), cache, position);
+        let attended = attend_stored(queries, cache, position, self.width);
+        let hidden_states = self.attn.to_out.forward_added(attended, hidden_states);
+        // 2. Feed-forward.
+        let fed = gated(&self.post_attention_layernorm, &self.gate_proj, &self.up_proj, hidden_states.clone());
+        self.down_proj.forward_added(fed, hidden_states)
     }
 }
 
@@ -304,20 +305,13 @@ pub struct DepthAttention<B: Backend> {
     /// `[hidden_size, hidden_size]`
     pub to_out: Linear<B>,
     #[module(skip)]
-    heads: usize,
-    #[module(skip)]
-    width: Width,
+    head_dim: usize,
 }
 
 impl<B: Backend> DepthAttention<B> {
-    fn forward(&self, hidden_states: Tensor<B, 3>, cache: &mut LayerCache<B>, position: usize) -> Tensor<B, 3> {
-        let [batch, steps, hidden] = hidden_states.dims();
-        let split = |x: Tensor<B, 3>| x.reshape([batch, steps, self.heads, hidden / self.heads]).swap_dims(1, 2);
-        let query = split(self.to_q.forward(hidden_states.clone()));
-        let key = split(self.to_k.forward(hidden_states.clone()));
-        let value = split(self.to_v.forward(hidden_states));
-        let (key, value) = cache.append(position, key, value);
-        let attended = ops::scaled_dot_product_attention(query, key, value, AttentionMask::Causal, self.width);
-        self.to_out.forward(attended.swap_dims(1, 2).reshape([batch, steps, hidden]))
+    /// Returns what leads from the layer's input to queries, keys and values.
+    fn projections<'a>(&'a self, norm: &'a RmsNorm<B>) -> Projections<'a, B> {
+        let (query, key, value) = (&self.to_q, &self.to_k, &self.to_v);
+        Projections { norm, query, key, value, head_dim: self.head_dim, preparation: None }
     }
 }

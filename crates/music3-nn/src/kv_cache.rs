@@ -86,21 +86,37 @@ pub struct LayerCache<B: Backend> {
 }
 
 impl<B: Backend> LayerCache<B> {
-    /// Writes keys and values at `position` and returns all that are stored up to their end.
+    /// Writes keys and values at `position`.
     ///
     /// # Shapes
-    /// `key` and `value` `[batch, kv_heads, tokens, head_dim]` → `[batch, kv_heads, position + tokens, head_dim]`.
-    pub fn append(&mut self, position: usize, key: Tensor<B, 4>, value: Tensor<B, 4>) -> (Tensor<B, 4>, Tensor<B, 4>) {
-        (write(&mut self.key, position, key), write(&mut self.value, position, value))
+    /// `key` and `value` `[batch, kv_heads, tokens, head_dim]`.
+    pub fn append(&mut self, position: usize, key: Tensor<B, 4>, value: Tensor<B, 4>) {
+        write(&mut self.key, position, key);
+        write(&mut self.value, position, value);
+    }
+
+    /// Returns keys and values up to `end`.
+    ///
+    /// # Shapes
+    /// `[batch, kv_heads, end, head_dim]`.
+    pub fn stored(&self, end: usize) -> (Tensor<B, 4>, Tensor<B, 4>) {
+        let (key, value) = self.whole();
+        (key.clone().narrow(2, 0, end), value.clone().narrow(2, 0, end))
+    }
+
+    /// Returns keys and values with the room that is not filled yet.
+    ///
+    /// # Shapes
+    /// `[batch, kv_heads, capacity, head_dim]`.
+    pub fn whole(&self) -> (&Tensor<B, 4>, &Tensor<B, 4>) {
+        const PUT_BACK: &str = "a write puts the tensor back";
+        (self.key.as_ref().expect(PUT_BACK), self.value.as_ref().expect(PUT_BACK))
     }
 }
 
-fn write<B: Backend>(stored: &mut Option<Tensor<B, 4>>, position: usize, new: Tensor<B, 4>) -> Tensor<B, 4> {
+fn write<B: Backend>(stored: &mut Option<Tensor<B, 4>>, position: usize, new: Tensor<B, 4>) {
     let [batch, heads, tokens, head_dim] = new.dims();
     let end = position + tokens;
     let tensor = stored.take().expect("the tensor is put back below");
-    let tensor = tensor.slice_assign([0..batch, 0..heads, position..end, 0..head_dim], new);
-    let view = tensor.clone().narrow(2, 0, end);
-    *stored = Some(tensor);
-    view
+    *stored = Some(tensor.slice_assign([0..batch, 0..heads, position..end, 0..head_dim], new));
 }

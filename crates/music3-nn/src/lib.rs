@@ -4,6 +4,7 @@
 //! [`ops`] holds one function per torch op; each takes the [`Width`] its result is stored in and rounds exactly where
 //! torch rounds. Model code calls these functions and rounds nowhere else. [`layers`] holds the parameters.
 
+pub mod decoder;
 pub mod kv_cache;
 pub mod layers;
 pub mod ops;

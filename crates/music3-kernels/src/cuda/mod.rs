@@ -3,10 +3,12 @@
 //! CubeCL picks tensor-core kernels for f32 products and rounds their operands to TF32, so that "f32" is neither f32
 //! nor the same from run to run. cuBLASLt computes f32 products in f32, and bf16 products at the chip's full rate.
 
+mod decode;
 mod layout;
 mod lt;
 mod report;
 mod split;
+mod steps;
 mod strict;
 mod task;
 mod upload;
@@ -22,6 +24,7 @@ use burn_cubecl::{cubecl, kernel::into_contiguous, tensor::CubeTensor};
 use burn_cuda::CudaDevice;
 use cubecl::{Runtime, cuda::CudaRuntime, device::Device};
 
+pub(crate) use self::steps::{attend_stored, gated, linear_added, read_positions, rms_norm};
 use self::{
     layout::Batched,
     lt::{Operands, Product, Step},

@@ -40,6 +40,18 @@ impl<B: Backend> Linear<B> {
         ops::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.width)
     }
 
+    /// Returns the product added to `residual`.
+    ///
+    /// # Shapes
+    /// `x` `[..., in]`, `residual` `[..., out]` → `[..., out]`
+    ///
+    /// # Panics
+    /// If the layer has a bias.
+    pub fn forward_added<const D: usize>(&self, x: Tensor<B, D>, residual: Tensor<B, D>) -> Tensor<B, D> {
+        assert!(self.bias.is_none(), "a layer with bias has no form with a sum");
+        ops::linear_added(x, self.weight.val(), residual, self.width)
+    }
+
     /// Returns the product with `rows` of the weight only: the outputs `start..start + len`.
     ///
     /// # Shapes

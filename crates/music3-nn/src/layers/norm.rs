@@ -14,9 +14,9 @@ pub struct RmsNorm<B: Backend> {
     /// `[channels]`
     pub weight: Param<Tensor<B, 1>>,
     #[module(skip)]
-    eps: f32,
+    pub(crate) eps: f32,
     #[module(skip)]
-    width: Width,
+    pub(crate) width: Width,
 }
 
 impl<B: Backend> RmsNorm<B> {

@@ -19,6 +19,12 @@ pub fn rms_norm<B: Backend, const D: usize>(
     eps: f32,
     width: Width,
 ) -> Tensor<B, D> {
+    // The kernel rounds to bf16 whatever it reads.
+    if width == Width::Bf16
+        && let Some(normalised) = music3_kernels::try_rms_norm(&x, music3_kernels::Norm { weight: &weight, eps })
+    {
+        return normalised;
+    }
     let x = widen(x);
     let mean_square = (x.clone() * x.clone()).mean_dim(D - 1);
     let root = mean_square.add_scalar(eps).sqrt();

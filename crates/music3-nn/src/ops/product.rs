@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 
-use super::{round, widen};
+use super::{add, round, widen};
 use crate::Width;
 
 /// Returns `x · weightᵀ + bias`, summed in f32 and rounded once; rounding the bias apart would differ in more than a
@@ -16,6 +16,12 @@ pub fn linear<B: Backend, const D: usize>(
     bias: Option<Tensor<B, 1>>,
     width: Width,
 ) -> Tensor<B, D> {
+    if bias.is_none()
+        && width == Width::Bf16
+        && let Some(y) = music3_kernels::try_linear_added(&x, &weight, None)
+    {
+        return y;
+    }
     let mut dims = x.dims();
     let [out, inner] = weight.dims();
     let rows = dims[..D - 1].iter().product();
@@ -29,6 +35,24 @@ pub fn linear<B: Backend, const D: usize>(
     }
     dims[D - 1] = out;
     round(y, width).reshape(dims)
+}
+
+/// Returns `residual + x · weightᵀ`, where the product rounds before the sum.
+///
+/// # Shapes
+/// `x` `[..., in]`, `weight` `[out, in]`, `residual` `[..., out]` → `[..., out]`.
+pub fn linear_added<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Tensor<B, 2>,
+    residual: Tensor<B, D>,
+    width: Width,
+) -> Tensor<B, D> {
+    if width == Width::Bf16
+        && let Some(y) = music3_kernels::try_linear_added(&x, &weight, Some(&residual))
+    {
+        return y;
+    }
+    add(residual, linear(x, weight, None, width), width)
 }
 
 /// Returns the product of the last two dimensions, batched over the others.

@@ -1,0 +1,336 @@
+//! Attention of a few new positions over a static cache, and what is done to queries, keys and values before.
+
+use burn_cubecl::cubecl::{self, prelude::*};
+use half::bf16;
+
+use super::{
+    linear::PLANE,
+    packed::{first, rounded, second},
+};
+
+/// What [`store_heads`] does to each head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Heads {
+    pub(super) query: u32,
+    pub(super) key_value: u32,
+    pub(super) head_dim: u32,
+    /// New positions of each sequence.
+    pub(super) tokens: u32,
+    /// Whether queries and keys are normalised and rotated.
+    pub(super) prepared: bool,
+}
+
+/// Takes queries, keys and values apart, normalises and rotates the first two where asked, and writes keys and values
+/// into the cache. One plane works on one head of one position; a lane holds a value and the one half a head further.
+///
+/// `projected` `[batch, tokens, (query + 2·key_value)·head_dim]`, caches `[batch, key_value, capacity, head_dim]`,
+/// `queries` `[batch, tokens, query, head_dim]`, tables `[tokens, head_dim]`.
+#[cube(launch)]
+pub(super) fn store_heads(
+    projected: &Array<bf16>,
+    query_norm: &Array<bf16>,
+    key_norm: &Array<bf16>,
+    cosines: &Array<bf16>,
+    sines: &Array<bf16>,
+    queries: &mut Array<bf16>,
+    keys: &mut Array<bf16>,
+    values: &mut Array<bf16>,
+    eps: f32,
+    position: u32,
+    capacity: u32,
+    places: u32,
+    #[comptime] heads: Heads,
+) {
+    let place = CUBE_POS_X * CUBE_DIM_Y + UNIT_POS_Y;
+    if place < places {
+        let per_position = comptime!(heads.query + 2 * heads.key_value);
+        let half = comptime!(heads.head_dim / 2);
+        let row = place / per_position;
+        let head = place % per_position;
+        let token = row % comptime!(heads.tokens);
+        let batch = row / comptime!(heads.tokens);
+        let is_query = head < comptime!(heads.query);
+        let is_value = head >= comptime!(heads.query + heads.key_value);
+        let source = (place * heads.head_dim) as usize;
+
+        let mut scale = 1.0f32;
+        if comptime!(heads.prepared) {
+            let mut squares = 0.0f32;
+            for index in range_stepped(UNIT_POS_X, half, PLANE) {
+                let a = f32::cast_from(projected[source + index as usize]);
+                let b = f32::cast_from(projected[source + (index + half) as usize]);
+                squares += a * a;
+                squares += b * b;
+            }
+            let mean = plane_sum(squares) / f32::cast_from(heads.head_dim);
+            scale = 1.0f32 / f32::sqrt(mean + eps);
+        }
+        for index in range_stepped(UNIT_POS_X, half, PLANE) {
+            let low = index as usize;
+            let high = (index + half) as usize;
+            let mut a = f32::cast_from(projected[source + low]);
+            let mut b = f32::cast_from(projected[source + high]);
+            if comptime!(heads.prepared) {
+                if !is_value {
+                    a = rounded(a * scale);
+                    b = rounded(b * scale);
+                    if is_query {
+                        a = rounded(a * f32::cast_from(query_norm[low]));
+                        b = rounded(b * f32::cast_from(query_norm[high]));
+                    } else {
+                        a = rounded(a * f32::cast_from(key_norm[low]));
+                        b = rounded(b * f32::cast_from(key_norm[high]));
+                    }
+                    let table = (token * heads.head_dim) as usize;
+                    let straight_a = rounded(a * f32::cast_from(cosines[table + low]));
+                    let straight_b = rounded(b * f32::cast_from(cosines[table + high]));
+                    let turned_a = rounded(-b * f32::cast_from(sines[table + low]));
+                    let turned_b = rounded(a * f32::cast_from(sines[table + high]));
+                    a = rounded(straight_a + turned_a);
+                    b = rounded(straight_b + turned_b);
+                }
+            }
+            if is_query {
+                let target = ((row * heads.query + head) * heads.head_dim) as usize;
+                queries[target + low] = bf16::cast_from(a);
+                queries[target + high] = bf16::cast_from(b);
+            } else if is_value {
+                let head = head - comptime!(heads.query + heads.key_value);
+                let slot = ((batch * heads.key_value + head) * capacity + position + token) as usize;
+                values[slot * heads.head_dim as usize + low] = bf16::cast_from(a);
+                values[slot * heads.head_dim as usize + high] = bf16::cast_from(b);
+            } else {
+                let head = head - heads.query;
+                let slot = ((batch * heads.key_value + head) * capacity + position + token) as usize;
+                keys[slot * heads.head_dim as usize + low] = bf16::cast_from(a);
+                keys[slot * heads.head_dim as usize + high] = bf16::cast_from(b);
+            }
+        }
+    }
+}
+
+/// What [`attend`] is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Attended {
+    pub(super) key_value: u32,
+    /// Query heads that share a key head.
+    pub(super) group: u32,
+    pub(super) head_dim: u32,
+    pub(super) tokens: u32,
+    pub(super) planes: u32,
+    /// Pairs of values a lane holds.
+    pub(super) pairs: u32,
+    /// Whether the context is one part, so that the result is final.
+    pub(super) whole: bool,
+}
+
+/// One part of the context for one key head of one position: a cube of planes that take the keys in turn, each with a
+/// running maximum, sum and weighted value sum in f32; they are joined at the end.
+///
+/// `queries` `[batch, tokens, key_value·group, head_dim]`; the result goes to `out` in that shape where `whole`, else
+/// maximum and sum to `statistics` `[places, group, 2]` and the weighted sums to `partial` `[places, group, head_dim]`,
+/// where a place is a position, a key head and a part.
+#[cube(launch)]
+pub(super) fn attend(
+    queries: &Array<u32>,
+    keys: &Array<u32>,
+    values: &Array<u32>,
+    out: &mut Array<bf16>,
+    partial: &mut Array<f32>,
+    statistics: &mut Array<f32>,
+    root_scale: f32,
+    position: u32,
+    capacity: u32,
+    part_len: u32,
+    parts: u32,
+    #[comptime] sizes: Attended,
+) {
+    let words = comptime!(sizes.head_dim / 2);
+    let part = CUBE_POS_X;
+    let key_head = CUBE_POS_Y;
+    let row = CUBE_POS_Z;
+    let token = row % comptime!(sizes.tokens);
+    let batch = row / comptime!(sizes.tokens);
+    let visible = position + token + 1;
+    let lane = UNIT_POS_X;
+    let plane = UNIT_POS_Y;
+
+    let slots = comptime!((sizes.group * sizes.pairs) as usize);
+    let mut query_a = Array::<f32>::new(slots);
+    let mut query_b = Array::<f32>::new(slots);
+    let mut sum_a = Array::<f32>::new(slots);
+    let mut sum_b = Array::<f32>::new(slots);
+    let mut maximum = Array::<f32>::new(comptime!(sizes.group as usize));
+    let mut total = Array::<f32>::new(comptime!(sizes.group as usize));
+    #[unroll]
+    for member in 0..sizes.group {
+        let head = key_head * sizes.group + member;
+        let start = (row * comptime!(sizes.key_value * sizes.group) + head) * words;
+        #[unroll]
+        for turn in 0..sizes.pairs {
+            let slot = comptime!((member * sizes.pairs + turn) as usize);
+            let word = lane + turn * PLANE;
+            query_a[slot] = 0.0f32;
+            query_b[slot] = 0.0f32;
+            if word < words {
+                let pair = queries[(start + word) as usize];
+                query_a[slot] = first(pair) * root_scale;
+                query_b[slot] = second(pair) * root_scale;
+            }
+            sum_a[slot] = 0.0f32;
+            sum_b[slot] = 0.0f32;
+        }
+        maximum[member as usize] = f32::new(LOWEST);
+        total[member as usize] = 0.0f32;
+    }
+
+    let mut end = (part + 1) * part_len;
+    if end > visible {
+        end = visible;
+    }
+    let cache = (batch * sizes.key_value + key_head) * capacity;
+    let mut key_a = Array::<f32>::new(comptime!(sizes.pairs as usize));
+    let mut key_b = Array::<f32>::new(comptime!(sizes.pairs as usize));
+    let mut value_a = Array::<f32>::new(comptime!(sizes.pairs as usize));
+    let mut value_b = Array::<f32>::new(comptime!(sizes.pairs as usize));
+    let mut key = part * part_len + plane;
+    while key < end {
+        let start = (cache + key) * words;
+        #[unroll]
+        for turn in 0..sizes.pairs {
+            let word = lane + turn * PLANE;
+            key_a[turn as usize] = 0.0f32;
+            key_b[turn as usize] = 0.0f32;
+            value_a[turn as usize] = 0.0f32;
+            value_b[turn as usize] = 0.0f32;
+            if word < words {
+                let pair = keys[(start + word) as usize];
+                key_a[turn as usize] = first(pair) * root_scale;
+                key_b[turn as usize] = second(pair) * root_scale;
+                let pair = values[(start + word) as usize];
+                value_a[turn as usize] = first(pair);
+                value_b[turn as usize] = second(pair);
+            }
+        }
+        #[unroll]
+        for member in 0..sizes.group {
+            let mut product = 0.0f32;
+            #[unroll]
+            for turn in 0..sizes.pairs {
+                let slot = comptime!((member * sizes.pairs + turn) as usize);
+                product += query_a[slot] * key_a[turn as usize];
+                product += query_b[slot] * key_b[turn as usize];
+            }
+            let score = plane_sum(product);
+            let before = maximum[member as usize];
+            let now = max(before, score);
+            let shrink = f32::exp(before - now);
+            let weight = f32::exp(score - now);
+            maximum[member as usize] = now;
+            total[member as usize] = total[member as usize] * shrink + weight;
+            #[unroll]
+            for turn in 0..sizes.pairs {
+                let slot = comptime!((member * sizes.pairs + turn) as usize);
+                sum_a[slot] = sum_a[slot] * shrink + weight * value_a[turn as usize];
+                sum_b[slot] = sum_b[slot] * shrink + weight * value_b[turn as usize];
+            }
+        }
+        key += sizes.planes;
+    }
+
+    // The planes' results, joined member by member.
+    let mut maxima = SharedMemory::<f32>::new(comptime!(sizes.planes as usize));
+    let mut totals = SharedMemory::<f32>::new(comptime!(sizes.planes as usize));
+    let mut sums = SharedMemory::<f32>::new(comptime!((sizes.planes * sizes.head_dim) as usize));
+    #[unroll]
+    for member in 0..sizes.group {
+        sync_cube();
+        if lane == 0 {
+            maxima[plane as usize] = maximum[member as usize];
+            totals[plane as usize] = total[member as usize];
+        }
+        #[unroll]
+        for turn in 0..sizes.pairs {
+            let slot = comptime!((member * sizes.pairs + turn) as usize);
+            let word = lane + turn * PLANE;
+            if word < words {
+                sums[(plane * sizes.head_dim + 2 * word) as usize] = sum_a[slot];
+                sums[(plane * sizes.head_dim + 2 * word + 1) as usize] = sum_b[slot];
+            }
+        }
+        sync_cube();
+        let mut highest = f32::new(LOWEST);
+        #[unroll]
+        for other in 0..sizes.planes {
+            highest = max(highest, maxima[other as usize]);
+        }
+        let mut all = 0.0f32;
+        #[unroll]
+        for other in 0..sizes.planes {
+            all += totals[other as usize] * f32::exp(maxima[other as usize] - highest);
+        }
+        let head = key_head * sizes.group + member;
+        let place = ((row * sizes.key_value + key_head) * parts + part) * sizes.group + member;
+        let target = (row * comptime!(sizes.key_value * sizes.group) + head) * sizes.head_dim;
+        for index in range_stepped(plane * PLANE + lane, sizes.head_dim, comptime!(sizes.planes * PLANE)) {
+            let mut sum = 0.0f32;
+            #[unroll]
+            for other in 0..sizes.planes {
+                let share = f32::exp(maxima[other as usize] - highest);
+                sum += sums[(other * sizes.head_dim + index) as usize] * share;
+            }
+            if comptime!(sizes.whole) {
+                out[(target + index) as usize] = bf16::cast_from(sum / all);
+            } else {
+                partial[(place * sizes.head_dim + index) as usize] = sum;
+            }
+        }
+        if comptime!(!sizes.whole) {
+            if plane * PLANE + lane == 0 {
+                statistics[(2 * place) as usize] = highest;
+                statistics[(2 * place + 1) as usize] = all;
+            }
+        }
+    }
+}
+
+/// Below any score, and finite, so that the difference of two of them is zero.
+const LOWEST: f32 = -1e30;
+
+/// Joins the parts of the context; one plane works on one head of one position.
+#[cube(launch)]
+pub(super) fn join_parts(
+    partial: &Array<f32>,
+    statistics: &Array<f32>,
+    out: &mut Array<bf16>,
+    parts: u32,
+    places: u32,
+    #[comptime] group: u32,
+    #[comptime] head_dim: u32,
+) {
+    let place = CUBE_POS_X * CUBE_DIM_Y + UNIT_POS_Y;
+    if place < places {
+        // `place` counts positions and query heads; members of a group lie next to each other within a part.
+        let member = place % group;
+        let shared = place / group;
+        let mut highest = f32::new(LOWEST);
+        for part in 0..parts {
+            let index = (shared * parts + part) * group + member;
+            highest = max(highest, statistics[(2 * index) as usize]);
+        }
+        let mut all = 0.0f32;
+        for part in 0..parts {
+            let index = (shared * parts + part) * group + member;
+            all += statistics[(2 * index + 1) as usize] * f32::exp(statistics[(2 * index) as usize] - highest);
+        }
+        for value in range_stepped(UNIT_POS_X, head_dim, PLANE) {
+            let mut sum = 0.0f32;
+            for part in 0..parts {
+                let index = (shared * parts + part) * group + member;
+                let share = f32::exp(statistics[(2 * index) as usize] - highest);
+                sum += partial[(index * head_dim + value) as usize] * share;
+            }
+            out[(place * head_dim + value) as usize] = bf16::cast_from(sum / all);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Products of a few rows with large bf16 weights, which are read once, at the memory's speed.
+//!
+//! One plane computes one output of every row: a lane loads eight neighbouring weights at a time, keeps one f32 sum a row,
+//! and the lanes' sums are added at the end. The order of a row's sum does not depend on how many rows there are.
+
+use burn_cubecl::cubecl::{self, prelude::*};
+use half::bf16;
+
+use super::packed::{Eight, cube_sum, first, pair, rounded, second};
+
+/// Loads in flight a lane.
+const UNROLL: u32 = 4;
+
+/// Adds the products of one weight row with every row of `x` to `sums`, lane by lane.
+#[cube]
+fn add_products(
+    weight: &Slice<Eight>,
+    output: usize,
+    x: &Slice<Eight>,
+    sums: &mut Array<f32>,
+    #[comptime] rows: u32,
+    #[comptime] eights: u32,
+) {
+    let start = output * eights as usize;
+    let step = comptime!(PLANE * UNROLL);
+    let whole = comptime!(eights / step * step);
+    for base in range_stepped(0u32, whole, step) {
+        #[unroll]
+        for turn in 0..UNROLL {
+            let index = (base + turn * PLANE + UNIT_POS_PLANE) as usize;
+            add_eight(weight[start + index], x, index, sums, rows, eights);
+        }
+    }
+    let mut index = whole + UNIT_POS_PLANE;
+    while index < eights {
+        add_eight(weight[start + index as usize], x, index as usize, sums, rows, eights);
+        index += PLANE;
+    }
+}
+
+/// Lanes of a plane.
+pub(super) const PLANE: u32 = 32;
+
+#[cube]
+fn add_eight(
+    weights: Eight,
+    x: &Slice<Eight>,
+    index: usize,
+    sums: &mut Array<f32>,
+    #[comptime] rows: u32,
+    #[comptime] eights: u32,
+) {
+    #[unroll]
+    for row in 0..rows {
+        let values = x[(row * eights) as usize + index];
+        let mut sum = sums[row as usize];
+        #[unroll]
+        for part in 0..4u32 {
+            sum += first(weights[part as usize]) * first(values[part as usize]);
+            sum += second(weights[part as usize]) * second(values[part as usize]);
+        }
+        sums[row as usize] = sum;
+    }
+}
+
+/// Writes every row of `x`, normalised by its root mean square and scaled by `norm`, to `staged`: both results are
+/// rounded, as torch rounds them.
+#[cube]
+fn stage_normalised(
+    x: &Array<Eight>,
+    norm: &Array<Eight>,
+    eps: f32,
+    staged: &mut SharedMemory<Eight>,
+    scratch: &mut SharedMemory<f32>,
+    #[comptime] rows: u32,
+    #[comptime] eights: u32,
+    #[comptime] planes: u32,
+) {
+    let units = comptime!(planes * PLANE);
+    #[unroll]
+    for row in 0..rows {
+        let start = (row * eights) as usize;
+        let scale = root_mean_square(x, start, eps, scratch, eights, planes);
+        for index in range_stepped(UNIT_POS, eights, units) {
+            staged[start + index as usize] = normalised_eight(x[start + index as usize], norm[index as usize], scale);
+        }
+    }
+    sync_cube();
+}
+
+/// RMSNorm of many rows, one a cube.
+#[cube(launch)]
+pub(super) fn normalise(
+    x: &Array<Eight>,
+    norm: &Array<Eight>,
+    out: &mut Array<Eight>,
+    eps: f32,
+    #[comptime] eights: u32,
+    #[comptime] planes: u32,
+) {
+    let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
+    let start = (CUBE_POS_X * eights) as usize;
+    let scale = root_mean_square(x, start, eps, &mut scratch, eights, planes);
+    for index in range_stepped(UNIT_POS, eights, comptime!(planes * PLANE)) {
+        out[start + index as usize] = normalised_eight(x[start + index as usize], norm[index as usize], scale);
+    }
+}
+
+/// One over the root of a row's mean square.
+#[cube]
+fn root_mean_square(
+    x: &Array<Eight>,
+    start: usize,
+    eps: f32,
+    scratch: &mut SharedMemory<f32>,
+    #[comptime] eights: u32,
+    #[comptime] planes: u32,
+) -> f32 {
+    let mut squares = 0.0f32;
+    for index in range_stepped(UNIT_POS, eights, comptime!(planes * PLANE)) {
+        let values = x[start + index as usize];
+        #[unroll]
+        for part in 0..4u32 {
+            let a = first(values[part as usize]);
+            let b = second(values[part as usize]);
+            squares += a * a;
+            squares += b * b;
+        }
+    }
+    let mean = cube_sum(squares, scratch, planes) / f32::cast_from(eights * 8);
+    1.0f32 / f32::sqrt(mean + eps)
+}
+
+/// Eight values, scaled and rounded, then weighted and rounded.
+#[cube]
+fn normalised_eight(values: Eight, weights: Eight, scale: f32) -> Eight {
+    let mut result = Eight::empty();
+    #[unroll]
+    for part in 0..4u32 {
+        let a = rounded(first(values[part as usize]) * scale);
+        let b = rounded(second(values[part as usize]) * scale);
+        let a = rounded(a * first(weights[part as usize]));
+        let b = rounded(b * second(weights[part as usize]));
+        result[part as usize] = pair(a, b);
+    }
+    result
+}
+
+/// RMSNorm, then up to three products with the same rows, side by side in one output `[rows, a + b + c]`.
+#[cube(launch)]
+pub(super) fn normed_linears(
+    x: &Array<Eight>,
+    norm: &Array<Eight>,
+    weight_a: &Array<Eight>,
+    weight_b: &Array<Eight>,
+    weight_c: &Array<Eight>,
+    out: &mut Array<bf16>,
+    eps: f32,
+    outputs_a: u32,
+    outputs_b: u32,
+    outputs_c: u32,
+    #[comptime] rows: u32,
+    #[comptime] eights: u32,
+    #[comptime] planes: u32,
+) {
+    let mut staged = SharedMemory::<Eight>::new(comptime!((rows * eights) as usize));
+    let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
+    stage_normalised(x, norm, eps, &mut staged, &mut scratch, rows, eights, planes);
+    let values = staged.to_slice();
+    let outputs = outputs_a + outputs_b + outputs_c;
+    let mut output = CUBE_POS_X * planes + PLANE_POS;
+    while output < outputs {
+        let mut sums = Array::<f32>::new(comptime!(rows as usize));
+        #[unroll]
+        for row in 0..rows {
+            sums[row as usize] = 0.0f32;
+        }
+        if output < outputs_a {
+            add_products(&weight_a.to_slice(), output as usize, &values, &mut sums, rows, eights);
+        } else if output < outputs_a + outputs_b {
+            add_products(&weight_b.to_slice(), (output - outputs_a) as usize, &values, &mut sums, rows, eights);
+        } else {
+            let index = output - outputs_a - outputs_b;
+            add_products(&weight_c.to_slice(), index as usize, &values, &mut sums, rows, eights);
+        }
+        #[unroll]
+        for row in 0..rows {
+            let sum = plane_sum(sums[row as usize]);
+            if UNIT_POS_PLANE == 0 {
+                out[(row * outputs + output) as usize] = bf16::cast_from(sum);
+            }
+        }
+        output += CUBE_COUNT_X * planes;
+    }
+}
+
+/// RMSNorm, then `silu(gate) · up`: the products, `silu` and the last product each round.
+#[cube(launch)]
+pub(super) fn normed_gated(
+    x: &Array<Eight>,
+    norm: &Array<Eight>,
+    gate: &Array<Eight>,
+    up: &Array<Eight>,
+    out: &mut Array<bf16>,
+    eps: f32,
+    outputs: u32,
+    #[comptime] rows: u32,
+    #[comptime] eights: u32,
+    #[comptime] planes: u32,
+) {
+    let mut staged = SharedMemory::<Eight>::new(comptime!((rows * eights) as usize));
+    let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
+    stage_normalised(x, norm, eps, &mut staged, &mut scratch, rows, eights, planes);
+    let values = staged.to_slice();
+    let mut output = CUBE_POS_X * planes + PLANE_POS;
+    while output < outputs {
+        let mut gates = Array::<f32>::new(comptime!(rows as usize));
+        let mut ups = Array::<f32>::new(comptime!(rows as usize));
+        #[unroll]
+        for row in 0..rows {
+            gates[row as usize] = 0.0f32;
+            ups[row as usize] = 0.0f32;
+        }
+        add_products(&gate.to_slice(), output as usize, &values, &mut gates, rows, eights);
+        add_products(&up.to_slice(), output as usize, &values, &mut ups, rows, eights);
+        #[unroll]
+        for row in 0..rows {
+            let gate = rounded(plane_sum(gates[row as usize]));
+            let up = rounded(plane_sum(ups[row as usize]));
+            if UNIT_POS_PLANE == 0 {
+                let silu = rounded(gate / (f32::exp(-gate) + 1.0f32));
+                out[(row * outputs + output) as usize] = bf16::cast_from(silu * up);
+            }
+        }
+        output += CUBE_COUNT_X * planes;
+    }
+}
+
+/// A product, rounded, to which `residual` is added, rounded again, where there is one.
+#[cube(launch)]
+pub(super) fn linear_added(
+    x: &Array<Eight>,
+    weight: &Array<Eight>,
+    residual: &Array<bf16>,
+    out: &mut Array<bf16>,
+    outputs: u32,
+    #[comptime] adds: bool,
+    #[comptime] rows: u32,
+    #[comptime] eights: u32,
+    #[comptime] planes: u32,
+) {
+    let values = x.to_slice();
+    let mut output = CUBE_POS_X * planes + PLANE_POS;
+    while output < outputs {
+        let mut sums = Array::<f32>::new(comptime!(rows as usize));
+        #[unroll]
+        for row in 0..rows {
+            sums[row as usize] = 0.0f32;
+        }
+        add_products(&weight.to_slice(), output as usize, &values, &mut sums, rows, eights);
+        #[unroll]
+        for row in 0..rows {
+            let sum = plane_sum(sums[row as usize]);
+            if UNIT_POS_PLANE == 0 {
+                let place = (row * outputs + output) as usize;
+                if adds {
+                    out[place] = bf16::cast_from(rounded(sum) + f32::cast_from(residual[place]));
+                } else {
+                    out[place] = bf16::cast_from(sum);
+                }
+            }
+        }
+        output += CUBE_COUNT_X * planes;
+    }
+}

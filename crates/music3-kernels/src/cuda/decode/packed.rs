@@ -1,0 +1,54 @@
+//! bf16 values in groups of eight, as 16 bytes are loaded at once.
+//!
+//! They are held as `u32` pairs and taken apart with a shift and a mask, which is exact and costs one integer
+//! instruction a value.
+
+use burn_cubecl::cubecl::{self, prelude::*};
+use half::bf16;
+
+/// Eight bf16 values.
+pub(super) type Eight = Vector<u32, Const<4>>;
+
+/// Values in one [`Eight`].
+pub(super) const EIGHT: usize = 8;
+
+/// The lower half of a pair, which comes first in memory.
+#[cube]
+pub(super) fn first(pair: u32) -> f32 {
+    f32::reinterpret(pair << 16u32)
+}
+
+/// The upper half of a pair.
+#[cube]
+pub(super) fn second(pair: u32) -> f32 {
+    f32::reinterpret(pair & 0xFFFF_0000u32)
+}
+
+/// Rounds a value to bf16 and widens it again.
+#[cube]
+pub(super) fn rounded(value: f32) -> f32 {
+    f32::cast_from(bf16::cast_from(value))
+}
+
+/// Two values as a pair; both must be bf16 values already.
+#[cube]
+pub(super) fn pair(first: f32, second: f32) -> u32 {
+    (u32::reinterpret(first) >> 16u32) | (u32::reinterpret(second) & 0xFFFF_0000u32)
+}
+
+/// The sum over the lanes of a cube, for all of them. `scratch` holds one value a plane.
+#[cube]
+pub(super) fn cube_sum(value: f32, scratch: &mut SharedMemory<f32>, #[comptime] planes: u32) -> f32 {
+    let sum = plane_sum(value);
+    if UNIT_POS_PLANE == 0 {
+        scratch[PLANE_POS as usize] = sum;
+    }
+    sync_cube();
+    let mut total = 0.0f32;
+    #[unroll]
+    for plane in 0..planes {
+        total += scratch[plane as usize];
+    }
+    sync_cube();
+    total
+}

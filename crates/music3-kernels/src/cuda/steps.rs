@@ -1,0 +1,77 @@
+//! Burn's tensors in and out of the [`decode`](super::decode) kernels.
+
+use burn::tensor::{Tensor, backend::Backend};
+
+use super::{CudaTensor, cuda_tensor, decode, into_tensor};
+use crate::{
+    path::kernels_are_on,
+    steps::{Norm, Preparation, Stored},
+};
+
+/// Returns the CUDA tensor inside, if `B` is the unfused CUDA backend and kernels are on.
+fn for_kernel<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> Option<CudaTensor> {
+    kernels_are_on().then(|| cuda_tensor(tensor)).flatten()
+}
+
+fn norm<B: Backend>(norm: &Norm<'_, B>) -> Option<decode::Norm> {
+    Some(decode::Norm { weight: for_kernel(norm.weight)?, eps: norm.eps })
+}
+
+fn cache<B: Backend>(stored: &Stored<'_, B>) -> Option<decode::Cache> {
+    let (keys, values) = (for_kernel(stored.keys)?, for_kernel(stored.values)?);
+    Some(decode::Cache { keys, values, position: stored.position })
+}
+
+/// See [`try_read_positions`](crate::try_read_positions).
+pub(crate) fn read_positions<B: Backend>(
+    x: &Tensor<B, 3>,
+    before: Norm<'_, B>,
+    [query, key, value]: [&Tensor<B, 2>; 3],
+    preparation: Option<Preparation<'_, B>>,
+    stored: &Stored<'_, B>,
+) -> Option<Tensor<B, 4>> {
+    let preparation = match preparation {
+        None => None,
+        Some(Preparation { query, key, cosines, sines }) => Some(decode::Preparation {
+            query: norm(&query)?,
+            key: norm(&key)?,
+            cosines: for_kernel(cosines)?,
+            sines: for_kernel(sines)?,
+        }),
+    };
+    let projections = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
+    into_tensor(decode::read_positions(for_kernel(x)?, norm(&before)?, projections, preparation, &cache(stored)?)?)
+}
+
+/// See [`try_attend_stored`](crate::try_attend_stored).
+pub(crate) fn attend_stored<B: Backend>(queries: &Tensor<B, 4>, stored: &Stored<'_, B>) -> Option<Tensor<B, 3>> {
+    into_tensor(decode::attend(for_kernel(queries)?, &cache(stored)?)?)
+}
+
+/// See [`try_gated`](crate::try_gated).
+pub(crate) fn gated<B: Backend>(
+    x: &Tensor<B, 3>,
+    before: Norm<'_, B>,
+    gate: &Tensor<B, 2>,
+    up: &Tensor<B, 2>,
+) -> Option<Tensor<B, 3>> {
+    into_tensor(decode::gated(for_kernel(x)?, norm(&before)?, for_kernel(gate)?, for_kernel(up)?)?)
+}
+
+/// See [`try_linear_added`](crate::try_linear_added).
+pub(crate) fn linear_added<B: Backend, const D: usize>(
+    x: &Tensor<B, D>,
+    weight: &Tensor<B, 2>,
+    residual: Option<&Tensor<B, D>>,
+) -> Option<Tensor<B, D>> {
+    let residual = match residual {
+        None => None,
+        Some(residual) => Some(for_kernel(residual)?),
+    };
+    into_tensor(decode::linear_added(for_kernel(x)?, for_kernel(weight)?, residual)?)
+}
+
+/// See [`try_rms_norm`](crate::try_rms_norm).
+pub(crate) fn rms_norm<B: Backend, const D: usize>(x: &Tensor<B, D>, before: Norm<'_, B>) -> Option<Tensor<B, D>> {
+    into_tensor(decode::normalise(for_kernel(x)?, norm(&before)?)?)
+}

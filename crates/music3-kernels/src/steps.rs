@@ -1,0 +1,122 @@
+//! Steps of a decoder: a few new positions at a time, over a cache that was allocated once.
+//!
+//! Offered on the unfused burn-cuda for bf16 tensors. Each function rounds where the plain ops round.
+
+use burn::tensor::{Tensor, backend::Backend};
+
+/// RMSNorm's parameters.
+#[derive(Debug)]
+pub struct Norm<'a, B: Backend> {
+    /// `[channels]`
+    pub weight: &'a Tensor<B, 1>,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// How queries and keys are prepared before they are compared: RMSNorm per head, then a half-split rotation.
+#[derive(Debug)]
+pub struct Preparation<'a, B: Backend> {
+    /// For queries, `[head_dim]`.
+    pub query: Norm<'a, B>,
+    /// For keys, `[head_dim]`.
+    pub key: Norm<'a, B>,
+    /// Of the new positions, `[tokens, head_dim]`.
+    pub cosines: &'a Tensor<B, 2>,
+    /// Of the new positions, `[tokens, head_dim]`.
+    pub sines: &'a Tensor<B, 2>,
+}
+
+/// The stored keys and values of a layer, and where the new positions begin.
+#[derive(Debug)]
+pub struct Stored<'a, B: Backend> {
+    /// `[batch, kv_heads, capacity, head_dim]`
+    pub keys: &'a Tensor<B, 4>,
+    /// `[batch, kv_heads, capacity, head_dim]`
+    pub values: &'a Tensor<B, 4>,
+    /// Positions stored before the new ones.
+    pub position: usize,
+}
+
+/// Normalises `x`, projects it to queries, keys and values, prepares the first two where asked, and writes keys and
+/// values **in place** into the tensors of `stored`; returns the queries.
+///
+/// # Shapes
+/// `x` `[batch, tokens, hidden]`, projections `[heads·head_dim, hidden]` → `[batch, tokens, heads, head_dim]`
+pub fn try_read_positions<B: Backend>(
+    x: &Tensor<B, 3>,
+    norm: Norm<'_, B>,
+    projections: [&Tensor<B, 2>; 3],
+    preparation: Option<Preparation<'_, B>>,
+    stored: &Stored<'_, B>,
+) -> Option<Tensor<B, 4>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::read_positions(x, norm, projections, preparation, stored);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, norm, projections, preparation, stored);
+        None
+    }
+}
+
+/// Returns attention of the newest positions over all stored ones up to their own, as torch's MATH kernel computes it.
+///
+/// # Shapes
+/// `queries` `[batch, tokens, heads, head_dim]` → `[batch, tokens, heads·head_dim]`
+pub fn try_attend_stored<B: Backend>(queries: &Tensor<B, 4>, stored: &Stored<'_, B>) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::attend_stored(queries, stored);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (queries, stored);
+        None
+    }
+}
+
+/// Returns `silu(gate · n) ⊙ (up · n)` of the normalised `n`: products, `silu` and the last product each round.
+///
+/// # Shapes
+/// `x` `[batch, tokens, hidden]`, weights `[intermediate, hidden]` → `[batch, tokens, intermediate]`
+pub fn try_gated<B: Backend>(
+    x: &Tensor<B, 3>,
+    norm: Norm<'_, B>,
+    gate: &Tensor<B, 2>,
+    up: &Tensor<B, 2>,
+) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::gated(x, norm, gate, up);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, norm, gate, up);
+        None
+    }
+}
+
+/// Returns `x · weightᵀ`, rounded, plus `residual`, rounded again, where there is one. For a few rows only: each weight
+/// is read once, and a row's sum does not depend on the other rows.
+///
+/// # Shapes
+/// `x` `[…, inner]`, `weight` `[outputs, inner]`, `residual` and result `[…, outputs]`
+pub fn try_linear_added<B: Backend, const D: usize>(
+    x: &Tensor<B, D>,
+    weight: &Tensor<B, 2>,
+    residual: Option<&Tensor<B, D>>,
+) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::linear_added(x, weight, residual);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, weight, residual);
+        None
+    }
+}
+
+/// Returns RMSNorm over the last dimension, rounded after the normalisation and after the weight.
+pub fn try_rms_norm<B: Backend, const D: usize>(x: &Tensor<B, D>, norm: Norm<'_, B>) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::rms_norm(x, norm);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, norm);
+        None
+    }
+}

@@ -1,0 +1,47 @@
+//! Values to compute with, and how two results are compared.
+
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
+use music3_nn::{Width, ops};
+
+/// Values between −1 and 1 from a counter, so that every backend computes with the same.
+pub(crate) fn values<B: Backend, const D: usize>(
+    shape: [usize; D],
+    seed: u32,
+    width: Width,
+    device: &B::Device,
+) -> Tensor<B, D> {
+    let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12_345);
+    let values: Vec<f32> = (0..shape.iter().product())
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (f64::from(state >> 8) / f64::from(1 << 23) - 1.0) as f32
+        })
+        .collect();
+    ops::round(Tensor::from_data(TensorData::new(values, shape), (device, DType::F32)), width)
+}
+
+/// The values, widened.
+pub(crate) fn host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
+    ops::widen(tensor).into_data().into_vec().expect("widened tensors are f32")
+}
+
+/// Asserts that two bf16 results are the same but for single roundings; prints how far apart they are.
+pub(crate) fn assert_rounded_alike(what: &str, found: &[f32], wanted: &[f32]) {
+    assert_eq!(found.len(), wanted.len(), "{what}: sizes");
+    assert!(found.iter().all(|value| value.is_finite()), "{what}: a value is not finite");
+    let rms = (wanted.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / wanted.len() as f64).sqrt();
+    let apart = |(a, b): (&f32, &f32)| f64::from((a - b).abs());
+    let differing = found.iter().zip(wanted).filter(|(a, b)| a != b).count();
+    let worst = found.iter().zip(wanted).map(apart).fold(0.0, f64::max);
+    println!(
+        "{what}: {} values, {differing} differ, worst {:.3e} of rms {rms:.3e}",
+        found.len(),
+        worst / rms.max(1e-30)
+    );
+    let allowed = (found.len() / 100).max(2);
+    assert!(differing <= allowed, "{what}: {differing} of {} values differ, {allowed} may", found.len());
+    for (index, (a, b)) in found.iter().zip(wanted).enumerate() {
+        let bound = (f64::from(b.abs()) / 64.0).max(rms / 128.0);
+        assert!(apart((a, b)) <= bound, "{what}: value {index} is {a}, wanted {b}");
+    }
+}

@@ -1,0 +1,59 @@
+//! f32 products against f64, in each of the forms they can be computed in.
+
+use burn::tensor::backend::Backend;
+use music3_nn::{Matmul, Width, ops};
+use music3_testkit::on_each_backend;
+
+use crate::compare::{host, values};
+
+on_each_backend!(products_keep_to_f64, products_repeat_to_the_bit);
+
+/// Rows, inner dimension, columns: the transformer's products with fewer rows, a convolution's, and odd ones.
+const SHAPES: [[usize; 3]; 6] =
+    [[64, 2048, 2048], [32, 8192, 256], [8, 12_288, 96], [1, 1000, 33], [17, 3, 5], [5, 513, 129]];
+
+/// What a form may differ from f64 by, as a share of the root mean square of the product: rms and largest.
+fn allowed(matmul: Matmul) -> [f64; 2] {
+    match matmul {
+        Matmul::Strict => [2e-6, 1.5e-5],
+        Matmul::Split => [3e-6, 2.5e-5],
+        Matmul::Tf32 => [1e-3, 1e-2],
+    }
+}
+
+fn products_keep_to_f64<B: Backend>(device: &B::Device) {
+    for [rows, inner, columns] in SHAPES {
+        let a = values::<B, 2>([rows, inner], 61, Width::F32, device);
+        let b = values::<B, 2>([columns, inner], 62, Width::F32, device);
+        let wanted = in_f64(&host(a.clone()), &host(b.clone()), inner);
+        let rms = (wanted.iter().map(|value| value * value).sum::<f64>() / wanted.len() as f64).sqrt();
+        for matmul in [Matmul::Strict, Matmul::Split, Matmul::Tf32] {
+            let found = matmul.scope(|| host(ops::linear(a.clone(), b.clone(), None, Width::F32)));
+            let apart = found.iter().zip(&wanted).map(|(a, b)| (f64::from(*a) - b).abs() / rms);
+            let (square, worst) = apart.fold((0.0, 0.0f64), |(sum, worst), d| (sum + d * d, worst.max(d)));
+            let error = (square / found.len() as f64).sqrt();
+            println!("{rows}×{inner}×{columns} {matmul}: rms {error:.2e}, worst {worst:.2e}");
+            let [error_allowed, worst_allowed] = allowed(matmul);
+            assert!(
+                error <= error_allowed,
+                "{rows}×{inner}×{columns} {matmul}: rms {error:.2e} of {error_allowed:.0e}"
+            );
+            assert!(worst <= worst_allowed, "{rows}×{inner}×{columns} {matmul}: {worst:.2e} of {worst_allowed:.0e}");
+        }
+    }
+}
+
+/// `[rows, inner]` times the transpose of `[columns, inner]`.
+fn in_f64(a: &[f32], b: &[f32], inner: usize) -> Vec<f64> {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+    a.chunks_exact(inner).flat_map(|a| b.chunks_exact(inner).map(move |b| dot(a, b))).collect()
+}
+
+fn products_repeat_to_the_bit<B: Backend>(device: &B::Device) {
+    let a = values::<B, 2>([33, 2048], 71, Width::F32, device);
+    let b = values::<B, 2>([700, 2048], 72, Width::F32, device);
+    for matmul in [Matmul::Strict, Matmul::Split, Matmul::Tf32] {
+        let run = || matmul.scope(|| host(ops::linear(a.clone(), b.clone(), None, Width::F32)));
+        assert_eq!(run(), run(), "{matmul}");
+    }
+}
