@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use music3::{ComputePath, Matmul, Precision};
 
+use crate::{bench::BenchCommand, synth::SynthArgs};
+
 const EXAMPLES: &str = "\
 Examples:
   music3 generate --demo
@@ -15,6 +17,8 @@ Examples:
       See what a checkpoint folder holds and how much memory a song needs.
   music3 check goldens
       Compare this port with recorded answers of the original implementation.
+  music3 bench dit --random published --repeat 5
+      Time the transformer at its published size, with weights drawn on the spot.
 
 Exit codes: 0 done, 1 failed, 2 cannot be done as asked, 130 stopped by Ctrl-C.";
 
@@ -58,6 +62,11 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Compare this port with recorded answers of the original implementation.
     Check(CheckArgs),
+    /// Time one component, or a whole song, and compare with what the machine can do.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Write a checkpoint of random values in the published layout.
+    SynthCheckpoint(SynthArgs),
 }
 
 /// Which checkpoint.
@@ -170,7 +179,7 @@ pub(crate) enum BackendArg {
     Cuda(usize),
 }
 
-const BACKEND_HELP: &str = "Where to compute: flex (fast, any CPU), ndarray (CPU, for comparing to the bit), cuda or \
+pub(crate) const BACKEND_HELP: &str = "Where to compute: flex (fast, any CPU), ndarray (CPU, for comparing to the bit), cuda or \
     cuda:N (NVIDIA GPU, by its number), or auto: cuda if this build has it and a device answers, else flex";
 
 /// How products are computed, for every command that runs a model.
@@ -241,7 +250,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Reads a backend's name, with the number of a GPU where there is one.
-fn backend(text: &str) -> Result<BackendArg, String> {
+pub(crate) fn backend(text: &str) -> Result<BackendArg, String> {
     match text.split_once(':') {
         None if text == "auto" => Ok(BackendArg::Auto),
         None if text == "flex" => Ok(BackendArg::Flex),
@@ -255,7 +264,7 @@ fn backend(text: &str) -> Result<BackendArg, String> {
     }
 }
 
-fn steps(text: &str) -> Result<usize, String> {
+pub(crate) fn steps(text: &str) -> Result<usize, String> {
     let steps = text.parse().ok().filter(|steps| (1..=MAX_STEPS).contains(steps));
     steps.ok_or_else(|| format!("expected a whole number from 1 to {MAX_STEPS}"))
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod backends;
+mod bench;
 mod check;
 mod failure;
 mod figures;
@@ -10,6 +11,7 @@ mod inspect;
 mod interrupt;
 mod memory;
 mod panics;
+mod synth;
 mod terminal;
 mod text;
 
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Check(args) => check::run(args),
+        Command::Bench(command) => bench::run(command),
+        Command::SynthCheckpoint(args) => synth::run(args),
     });
     match outcome {
         Some(Ok(code)) => code,

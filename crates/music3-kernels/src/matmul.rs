@@ -1,6 +1,8 @@
 //! How products of f32 operands are computed.
 
-use std::cell::Cell;
+use std::{any::TypeId, cell::Cell};
+
+use burn::tensor::backend::Backend;
 
 /// How a product of two f32 operands is computed on a device that has faster units for less exact operands.
 ///
@@ -28,6 +30,12 @@ impl Matmul {
         CURRENT.get()
     }
 
+    /// Returns what f32 products of this thread are computed with on `B`: what was chosen where the backend has such
+    /// products, and `Strict` on every other backend.
+    pub fn of<B: Backend>() -> Self {
+        if has_other_products::<B>() { Self::current() } else { Self::Strict }
+    }
+
     /// Runs `work` with this choice on the current thread; what was chosen before comes back afterwards, whether or not
     /// the work panics.
     pub fn scope<T>(self, work: impl FnOnce() -> T) -> T {
@@ -52,9 +60,26 @@ impl std::fmt::Display for Matmul {
     }
 }
 
+/// Returns whether anything but strict products can run on the backend in this process.
+fn has_other_products<B: Backend>() -> bool {
+    let primitive = TypeId::of::<B::FloatTensorPrimitive>();
+    #[cfg(feature = "cuda")]
+    if primitive == TypeId::of::<crate::cuda::CudaTensor>() {
+        return crate::cuda::has_product_library();
+    }
+    let _ = primitive;
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::Matmul;
+
+    #[test]
+    #[cfg(feature = "flex")]
+    fn a_cpu_backend_computes_strict_products_whatever_is_chosen() {
+        assert_eq!(Matmul::Tf32.scope(Matmul::of::<burn_flex::Flex>), Matmul::Strict);
+    }
 
     #[test]
     fn a_choice_ends_with_its_scope_even_when_the_work_panics() {

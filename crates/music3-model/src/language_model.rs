@@ -229,6 +229,14 @@ impl<B: Backend> Qwen3State<B> {
     pub fn position(&self) -> usize {
         self.cache.len()
     }
+
+    /// Goes back to an earlier position; what was read from there on is forgotten.
+    ///
+    /// # Panics
+    /// If it has not been reached.
+    pub fn rewind(&mut self, position: usize) {
+        self.cache.truncate(position);
+    }
 }
 
 impl<B: Backend> Qwen3ForCausalLM<B> {

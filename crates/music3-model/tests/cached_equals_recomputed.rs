@@ -43,6 +43,27 @@ fn language_model<B: Backend>(width: Width, device: &B::Device) -> [Vec<f32>; 2]
     [host(whole), host(Tensor::cat(steps, 1))]
 }
 
+/// A position that is read, gone back to and read again, after others were read in its place.
+fn rewound<B: Backend>(device: &B::Device) -> [Vec<f32>; 2] {
+    let config: Qwen3Config = serde_json::from_str(
+        r#"{"vocab_size": 7, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2,
+            "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6}"#,
+    )
+    .expect("the keys of a config.json");
+    B::seed(device, 9);
+    let model = config.init::<B>(Width::F32, device).expect("a sound configuration");
+    let [prompt, step, others] =
+        [(5, 1), (1, 2), (3, 3)].map(|(tokens, seed)| values::<B>([2, tokens, 12], seed, Width::F32, device));
+    let mut state = model.state(2, 8);
+    let _ = model.forward(prompt, &mut state);
+    let first = model.forward(step.clone(), &mut state);
+    state.rewind(5);
+    let _ = model.forward(others, &mut state);
+    state.rewind(5);
+    assert_eq!(state.position(), 5);
+    [host(first), host(model.forward(step, &mut state))]
+}
+
 /// Both ways of reading a depth sequence: the pipeline's two steps at once and then one by one.
 fn depth_decoder<B: Backend>(width: Width, device: &B::Device) -> [Vec<f32>; 2] {
     let config = DepthDecoderConfig {
@@ -96,6 +117,13 @@ macro_rules! on_each_backend {
             #[test]
             fn the_language_model_agrees_in_bf16() {
                 assert_neighbours(language_model::<$type>(Width::Bf16, &Default::default()), 0.999);
+            }
+
+            #[test]
+            fn a_rewound_state_reads_as_if_it_had_not_gone_on() {
+                let [first, again] = rewound::<$type>(&Default::default());
+                assert!(first.iter().any(|value| value.abs() > 0.1));
+                assert_eq!(first, again);
             }
 
             #[test]

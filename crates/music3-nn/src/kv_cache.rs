@@ -51,6 +51,15 @@ impl<B: Backend> KvCache<B> {
         self.capacity
     }
 
+    /// Forgets the positions from `len` on, which are then written again.
+    ///
+    /// # Panics
+    /// If fewer are stored.
+    pub fn truncate(&mut self, len: usize) {
+        assert!(len <= self.len, "the key/value cache holds {} positions, not {len}", self.len);
+        self.len = len;
+    }
+
     /// Runs one forward's layers over the cache and then counts `tokens` more positions as stored.
     ///
     /// # Panics

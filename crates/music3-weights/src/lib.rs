@@ -21,6 +21,7 @@ mod rows;
 mod shards;
 mod source;
 mod summary;
+mod synth;
 
 pub use checkpoint::{Checkpoint, ComponentFolder};
 pub use component::Component;
@@ -35,3 +36,4 @@ pub use safetensors::Dtype;
 pub use shards::Shards;
 pub use source::{TensorEntry, TensorSource, TensorView};
 pub use summary::{CheckpointSummary, ComponentSummary};
+pub use synth::{SynthCheckpoint, SynthComponent, SynthFile, SynthTensor, WriteError};

@@ -43,6 +43,24 @@ pub trait CodeSource {
     fn ended(&mut self) {}
 }
 
+impl<T: CodeSource + ?Sized> CodeSource for &mut T {
+    fn semantic(&mut self, step: usize, guided: &[f32]) -> Option<u32> {
+        (**self).semantic(step, guided)
+    }
+
+    fn residual(&mut self, step: usize, codebook: usize, guided: &[f32]) -> u32 {
+        (**self).residual(step, codebook, guided)
+    }
+
+    fn exponentials(&mut self, step: usize, residual_codebooks: usize, codes: usize) -> Option<Vec<f32>> {
+        (**self).exponentials(step, residual_codebooks, codes)
+    }
+
+    fn ended(&mut self) {
+        (**self).ended();
+    }
+}
+
 /// Why the autoregressive half stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -145,7 +163,7 @@ impl<B: Backend> AutoregressiveHalf<B> {
     }
 
     /// Logits of the end token, of the few tokens between it and the codes, and of the codes: `[2, columns]`.
-    fn semantic_logits(&self, last_hidden: Tensor<B, 2>) -> Tensor<B, 2> {
+    pub fn semantic_logits(&self, last_hidden: Tensor<B, 2>) -> Tensor<B, 2> {
         let (first, end) = (AUDIO_END as usize, (SEMANTIC_CODE_OFFSET + SEMANTIC_CODES) as usize);
         self.language_model.logits_of(last_hidden, first..end)
     }

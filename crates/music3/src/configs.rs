@@ -5,6 +5,7 @@ use music3_model::{ConditionMixConfig, DepthDecoderConfig, Qwen3Config, Transfor
 use music3_text::token_ids::{SEMANTIC_CODE_OFFSET, SEMANTIC_CODES};
 use music3_weights::{Checkpoint, Component};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::error::SongError;
 
@@ -29,12 +30,20 @@ impl ModelConfigs {
     /// # Errors
     /// The first value that does not, with its component and key.
     pub fn read(checkpoint: &Checkpoint) -> Result<Self, SongError> {
+        Self::from_values(|component| checkpoint.component(component).config())
+    }
+
+    /// Reads them from the components' `config.json` values, with the same checks.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_values<'a>(value: impl Fn(Component) -> &'a Value) -> Result<Self, SongError> {
         let configs = Self {
-            language_model: typed(checkpoint, Component::LanguageModel)?,
-            rvq_depth_decoder: typed(checkpoint, Component::RvqDepthDecoder)?,
-            condition_encoder: typed(checkpoint, Component::ConditionEncoder)?,
-            transformer: typed(checkpoint, Component::Transformer)?,
-            vocoder: typed(checkpoint, Component::Vocoder)?,
+            language_model: typed(&value, Component::LanguageModel)?,
+            rvq_depth_decoder: typed(&value, Component::RvqDepthDecoder)?,
+            condition_encoder: typed(&value, Component::ConditionEncoder)?,
+            transformer: typed(&value, Component::Transformer)?,
+            vocoder: typed(&value, Component::Vocoder)?,
         };
         configs.language_model.validate()?;
         configs.rvq_depth_decoder.validate()?;
@@ -97,7 +106,9 @@ impl ModelConfigs {
     }
 }
 
-fn typed<T: DeserializeOwned>(checkpoint: &Checkpoint, component: Component) -> Result<T, SongError> {
-    let config = checkpoint.component(component).config().clone();
-    serde_json::from_value(config).map_err(|source| SongError::ConfigValue { component, source })
+fn typed<'a, T: DeserializeOwned>(
+    value: impl Fn(Component) -> &'a Value,
+    component: Component,
+) -> Result<T, SongError> {
+    serde_json::from_value(value(component).clone()).map_err(|source| SongError::ConfigValue { component, source })
 }

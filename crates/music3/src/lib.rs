@@ -20,6 +20,8 @@ pub mod sampling;
 pub mod schedule;
 mod song;
 mod speed;
+#[cfg(feature = "demo")]
+pub mod synth;
 pub mod vocode;
 
 pub use autoregressive::FinishReason;

@@ -27,8 +27,8 @@ struct Sizes {
 }
 
 /// Chooses the codes of one step after another.
-pub struct Picker<'a, B: Backend> {
-    source: &'a mut dyn CodeSource,
+pub struct Picker<B: Backend, S> {
+    source: S,
     sizes: Sizes,
     device: B::Device,
     step: usize,
@@ -45,14 +45,9 @@ struct Drawing<B: Backend> {
     outcome: Tensor<B, 1, Int>,
 }
 
-impl<'a, B: Backend> Picker<'a, B> {
+impl<B: Backend, S: CodeSource> Picker<B, S> {
     /// Lets the device draw where it can and nobody wants to see what it draws from.
-    pub fn choose(
-        decoder: &DepthDecoder<B>,
-        source: &'a mut dyn CodeSource,
-        listener: &dyn Listener<B>,
-        device: &B::Device,
-    ) -> Self {
+    pub fn choose(decoder: &DepthDecoder<B>, source: S, listener: &dyn Listener<B>, device: &B::Device) -> Self {
         let sizes = Sizes { codebooks: decoder.num_codebooks(), codes: decoder.audio_vocab_size() };
         let draws_on_device = !listener.looks_at_logits() && decoder.width() == Width::Bf16 && can_draw::<B>(device);
         Self { source, sizes, device: device.clone(), step: 0, chosen: Vec::new(), drawing: None, draws_on_device }

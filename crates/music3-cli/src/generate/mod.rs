@@ -17,7 +17,7 @@ use music3::{
     audio::{SampleFormat, write_wav},
 };
 
-pub(crate) use self::order::no_such_folder;
+pub(crate) use self::order::{DEMO_CAPTION, DEMO_LYRICS, no_such_folder};
 use self::{announce::Announcer, follow::Follow, order::Order, report::Report};
 use crate::{
     args::GenerateArgs,

@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// What the demo is asked for unless told otherwise.
-const DEMO_CAPTION: &str = "A gentle folk song with acoustic guitar, soft drums and a warm female voice";
+pub(crate) const DEMO_CAPTION: &str = "A gentle folk song with acoustic guitar, soft drums and a warm female voice";
 
 /// What the demo sings unless told otherwise.
-const DEMO_LYRICS: &str =
+pub(crate) const DEMO_LYRICS: &str =
     "[verse]\nRain on the window, tea going cold\n[chorus]\nStay for a little, the night is not old";
 
 /// Long enough to hear, short enough to wait for.

@@ -95,7 +95,7 @@ fn refuses_command_lines_in_one_line() {
         (&["generate", "--demo", "--model", "."], "cannot be used with"),
         (&["generate", "--model", "."], "--caption <TEXT>"),
         (&["generate", "--demo", "--lyrics", "la", "--lyrics-file", "-"], "cannot be used with"),
-        (&["generate", "--demo", "--backend", "tpu"], "possible values: auto, flex, ndarray, cuda"),
+        (&["generate", "--demo", "--backend", "tpu"], "expected auto, flex, ndarray, cuda or cuda:N"),
         (&["generate", "--demo", "--precision", "f64"], "possible values: mixed, f32, bf16"),
         (&["generate", "--demo", "--seed", "-1"], "expected a whole number from 0"),
         (&["generate", "--demo", "--memory", "0"], "gigabytes above zero"),

@@ -46,6 +46,11 @@ pub(crate) fn matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B,
     into_tensor(multiply(lhs, rhs, Matmul::current())?)
 }
 
+/// Returns whether the library is there that runs products in other ways than strictly.
+pub(crate) fn has_product_library() -> bool {
+    lt::is_available()
+}
+
 /// See [`try_upload`](crate::try_upload).
 pub(crate) fn upload<B: Backend, const D: usize>(
     bytes: &[u8],

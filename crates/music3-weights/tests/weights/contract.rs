@@ -10,7 +10,7 @@ use music3_weights::{Component, Dtype, Operation, Plan, Problem, TensorEntry, Te
 use serde_json::Value;
 
 /// Headers without data.
-struct Headers(Vec<(String, Dtype, Vec<usize>)>);
+pub(crate) struct Headers(pub(crate) Vec<(String, Dtype, Vec<usize>)>);
 
 impl TensorSource for Headers {
     fn entries(&self) -> Vec<TensorEntry<'_>> {
@@ -26,12 +26,13 @@ impl TensorSource for Headers {
     }
 }
 
-struct Contract {
-    configs: Value,
-    headers: BTreeMap<Component, Headers>,
+/// The published checkpoint's configs and tensors.
+pub(crate) struct Contract {
+    pub(crate) configs: Value,
+    pub(crate) headers: BTreeMap<Component, Headers>,
 }
 
-fn contract() -> Contract {
+pub(crate) fn contract() -> Contract {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../weights-mapping/contract.json");
     let mut contract: Value =
         serde_json::from_slice(&fs::read(path).expect("the contract is in the tree")).expect("the contract is JSON");

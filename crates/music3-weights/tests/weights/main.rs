@@ -7,4 +7,5 @@ mod crafted;
 mod hostile;
 mod load;
 mod shards;
+mod synth;
 mod weight_norm;

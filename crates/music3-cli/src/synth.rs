@@ -1,0 +1,110 @@
+//! `music3 synth-checkpoint`: a checkpoint of random values in the published layout.
+
+use std::{
+    ops::ControlFlow,
+    path::PathBuf,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use music3::synth::{Dims, RandomCheckpoint, SynthError};
+use music3_weights::WriteError;
+
+use crate::{
+    failure::{Failure, chain},
+    figures,
+    interrupt::Interrupt,
+    terminal::{answer, is_watched, say},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  music3 synth-checkpoint random --dims demo
+  music3 synth-checkpoint /scratch/random --dims published --seed 1
+      28.5 GB; then: music3 inspect /scratch/random, music3 bench song --model /scratch/random
+
+The values are random: every stage runs, and a song is noise. The tokenizer is the demo model's.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SynthArgs {
+    /// The folder to make. Nothing appears under this name before the checkpoint is complete.
+    #[arg(value_name = "OUT")]
+    pub(crate) out: PathBuf,
+    /// The size of every component.
+    #[arg(long, value_enum)]
+    pub(crate) dims: DimsArg,
+    /// Start of the random numbers; the same seed gives the same checkpoint.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Print nothing but errors, and the path of the checkpoint.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// The size of every component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DimsArg {
+    /// The demo model's: 26 MB.
+    Demo,
+    /// The published ones: 28.5 GB.
+    Published,
+}
+
+impl From<DimsArg> for Dims {
+    fn from(dims: DimsArg) -> Self {
+        match dims {
+            DimsArg::Demo => Self::Demo,
+            DimsArg::Published => Self::Published,
+        }
+    }
+}
+
+/// Makes the checkpoint.
+pub(crate) fn run(args: SynthArgs) -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::listen();
+    let checkpoint = RandomCheckpoint::new(args.dims.into(), args.seed).map_err(failure)?;
+    let total = checkpoint.bytes();
+    let bar = if !args.quiet && is_watched() { bar(total) } else { ProgressBar::hidden() };
+    let furthest = AtomicU64::new(0);
+    let start = Instant::now();
+    let outcome = checkpoint.write(&args.out, &|written| {
+        // Threads report out of order.
+        bar.set_position(furthest.fetch_max(written, Ordering::Relaxed).max(written));
+        if interrupt.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish_and_clear();
+    outcome.map_err(failure)?;
+    if !args.quiet {
+        let secs = start.elapsed().as_secs_f64();
+        let rate = figures::bytes((total as f64 / secs.max(1e-9)) as u64);
+        say(format_args!(
+            "{} in {secs:.1} s, {rate}/s; its values are random, so a song is noise",
+            figures::bytes(total)
+        ));
+    }
+    answer(args.out.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bar(total: u64) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{spinner} writing [{wide_bar}] {bytes} of {total_bytes}, {bytes_per_sec}");
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    bar.set_style(style.expect("the template is constant").progress_chars("=> "));
+    bar
+}
+
+fn failure(error: SynthError) -> Failure {
+    let message = chain(&error);
+    match error {
+        SynthError::Exists { .. } => Failure::usage(message),
+        SynthError::Write(WriteError::Stopped { .. }) => {
+            Failure::Interrupted(format!("{message}; nothing is left of it"))
+        }
+        _ => Failure::run(message),
+    }
+}

@@ -1,0 +1,137 @@
+//! Checkpoints of random values in the published layout: for timing, and for whole runs at sizes whose weights are not
+//! at hand. What each file holds is planned first, from the configs and the weights mapping, and nothing is written
+//! before.
+
+mod file;
+mod values;
+mod write;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use safetensors::Dtype;
+use serde_json::{Value, json};
+
+pub use self::{
+    file::{SynthFile, SynthTensor},
+    write::WriteError,
+};
+use crate::{component::Component, config::Words, error::WeightsError, rows::expand};
+
+/// One component to be made up.
+#[derive(Debug, Clone)]
+pub struct SynthComponent {
+    /// Which one.
+    pub component: Component,
+    /// Its config.json.
+    pub config: Value,
+    /// Tensors of more bytes than this go into several files with an index.
+    pub max_shard_bytes: u64,
+}
+
+/// A checkpoint of random values, planned file by file.
+#[derive(Debug, Clone)]
+pub struct SynthCheckpoint {
+    files: Vec<SynthFile>,
+    texts: Vec<(PathBuf, String)>,
+}
+
+impl SynthCheckpoint {
+    /// Plans the weight files, indices and configs of some components. The same seed gives the same values, however many
+    /// threads write them.
+    ///
+    /// # Errors
+    /// With everything that the model does not support in the configs.
+    pub fn plan(components: &[SynthComponent], seed: u64) -> Result<Self, WeightsError> {
+        let (mut files, mut texts, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+        for SynthComponent { component, config, max_shard_bytes } in components {
+            let folder = PathBuf::from(component.folder());
+            texts.push((folder.join("config.json"), pretty(config)));
+            let expanded = Words::read(*component, config).and_then(|words| expand(*component, &words));
+            let stored = match expanded {
+                Ok(expanded) => expanded.wanted.iter().flat_map(|row| row.stored()).collect::<Vec<_>>(),
+                Err(found) => {
+                    problems.extend(found);
+                    continue;
+                }
+            };
+            let mut tensors = BTreeMap::new();
+            let order: Vec<String> = stored.iter().map(|stored| stored.name.clone()).collect();
+            for stored in stored {
+                let tensor = SynthTensor::new(*component, &stored.name, stored.shape, seed);
+                tensors.insert(stored.name, tensor);
+            }
+            let shards = into_shards(&order, &mut tensors, *max_shard_bytes);
+            let stem = component.weights_stem();
+            if let [single] = shards.as_slice() {
+                files.push(SynthFile::new(folder.join(format!("{stem}.safetensors")), single.clone()));
+                continue;
+            }
+            let names: Vec<String> = (1..=shards.len())
+                .map(|number| format!("{stem}-{number:05}-of-{:05}.safetensors", shards.len()))
+                .collect();
+            texts.push((folder.join(format!("{stem}.safetensors.index.json")), index(&names, &shards)));
+            let shards = names.iter().zip(shards).map(|(name, shard)| SynthFile::new(folder.join(name), shard));
+            files.extend(shards);
+        }
+        WeightsError::unless_empty(problems)?;
+        Ok(Self { files, texts })
+    }
+
+    /// The weight files.
+    pub fn files(&self) -> &[SynthFile] {
+        &self.files
+    }
+
+    /// The configs and indices: where each lies in the checkpoint, and what is in it.
+    pub fn texts(&self) -> &[(PathBuf, String)] {
+        &self.texts
+    }
+
+    /// The bytes of all files together.
+    pub fn bytes(&self) -> u64 {
+        let texts: u64 = self.texts.iter().map(|(_, text)| text.len() as u64).sum();
+        texts + self.files.iter().map(SynthFile::bytes).sum::<u64>()
+    }
+}
+
+/// The dtype that a component is published in.
+fn published_dtype(component: Component) -> Dtype {
+    match component {
+        Component::LanguageModel | Component::RvqDepthDecoder => Dtype::BF16,
+        Component::ConditionEncoder | Component::Transformer | Component::Vocoder => Dtype::F32,
+    }
+}
+
+/// Fills one shard after the other, as the libraries do that upstream saves with: a tensor that no longer fits starts
+/// the next. A name that two rows read, such as a tied head, is stored once.
+fn into_shards(
+    order: &[String],
+    tensors: &mut BTreeMap<String, SynthTensor>,
+    max_shard_bytes: u64,
+) -> Vec<Vec<SynthTensor>> {
+    let mut shards = vec![Vec::new()];
+    let mut bytes = 0;
+    for tensor in order.iter().filter_map(|name| tensors.remove(name)) {
+        if bytes > 0 && bytes + tensor.bytes() > max_shard_bytes {
+            shards.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += tensor.bytes();
+        shards.last_mut().expect("there is one from the start").push(tensor);
+    }
+    shards
+}
+
+fn index(names: &[String], shards: &[Vec<SynthTensor>]) -> String {
+    let total: u64 = shards.iter().flatten().map(SynthTensor::bytes).sum();
+    let map: BTreeMap<&str, &str> = names
+        .iter()
+        .zip(shards)
+        .flat_map(|(name, shard)| shard.iter().map(move |tensor| (tensor.name(), name.as_str())))
+        .collect();
+    pretty(&json!({ "metadata": { "total_size": total }, "weight_map": map }))
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
