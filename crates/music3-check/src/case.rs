@@ -10,7 +10,7 @@ use music3::Precision;
 use music3_nn::{Width, ops};
 use music3_weights::{SafetensorsFile, TensorSource, TensorView};
 use serde::{
-    Deserialize,
+    Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::{Map, Value};
@@ -20,12 +20,24 @@ use crate::{CheckError, kind::CaseKind, values::Values};
 /// The prefixes that a tensor of a case may have.
 const PREFIXES: [&str; 5] = ["w.", "in.", "out.", "out_math.", "out_f32."];
 
+/// Where the weights come from that upstream computed a case with: the JSON's `weights`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WeightsOrigin {
+    /// They were drawn. So they count where a case does not say: the bounds are those of every reduced case.
+    #[default]
+    Random,
+    /// They are the published ones, whose activations have their own sizes and with them their own bounds in f32.
+    Published,
+}
+
 /// A case that can be run.
 #[derive(Debug)]
 pub struct CaseFile {
     path: PathBuf,
     kind: CaseKind,
     precision: Precision,
+    weights: WeightsOrigin,
     header: Map<String, Value>,
     tensors: Option<SafetensorsFile>,
 }
@@ -48,20 +60,14 @@ impl CaseFile {
             found,
             known: CaseKind::ALL.map(|(_, name)| name).join(", "),
         })?;
-        let precision = match header.get("dtype") {
-            None => Precision::F32,
-            Some(dtype) => Precision::deserialize(dtype).map_err(|source| CheckError::Key {
-                path: path.clone(),
-                key: "dtype".to_owned(),
-                source,
-            })?,
-        };
+        let precision = key(&path, &header, "dtype")?.unwrap_or(Precision::F32);
+        let weights = key(&path, &header, "weights")?.unwrap_or_default();
         let beside = path.with_extension("safetensors");
         let tensors = match beside.exists() {
             true => Some(SafetensorsFile::open(beside).map_err(|source| wrap(&path, source))?),
             false => None,
         };
-        let case = Self { path, kind, precision, header, tensors };
+        let case = Self { path, kind, precision, weights, header, tensors };
         case.check_prefixes()?;
         Ok(case)
     }
@@ -84,6 +90,11 @@ impl CaseFile {
     /// Returns the precision that upstream computed it in.
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// Returns where the weights come from that upstream computed it with.
+    pub fn weights(&self) -> WeightsOrigin {
+        self.weights
     }
 
     /// Returns upstream's configuration; empty where the JSON has none.
@@ -118,10 +129,7 @@ impl CaseFile {
 
     /// Returns the value of a key that may be absent.
     pub(crate) fn optional<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, CheckError> {
-        match self.header.get(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => self.parse(key, value.clone()).map(Some),
-        }
+        self::key(&self.path, &self.header, key)
     }
 
     fn parse<T: DeserializeOwned>(&self, key: &str, value: Value) -> Result<T, CheckError> {
@@ -323,6 +331,18 @@ impl CaseFile {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the value of a key of the JSON, if it is there.
+fn key<T: DeserializeOwned>(path: &Path, header: &Map<String, Value>, key: &str) -> Result<Option<T>, CheckError> {
+    match header.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => T::deserialize(value).map(Some).map_err(|source| CheckError::Key {
+            path: path.to_owned(),
+            key: key.to_owned(),
+            source,
+        }),
     }
 }
 

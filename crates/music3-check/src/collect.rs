@@ -48,6 +48,16 @@ pub fn collect<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<CasePath>, CheckError>
     Ok(found)
 }
 
+/// Returns the JSON of a capture that was named by it, by its tensors' file or by their common stem.
+pub fn capture_file(named: &Path) -> PathBuf {
+    match named.extension() {
+        Some(extension) if extension == "json" => named.to_owned(),
+        Some(extension) if extension == "safetensors" => named.with_extension("json"),
+        // Not `with_extension`: a stem may hold points.
+        _ => PathBuf::from(format!("{}.json", named.display())),
+    }
+}
+
 fn walk(folder: &Path, found: &mut Vec<CasePath>) -> Result<(), CheckError> {
     let failed = |source| CheckError::Read { path: folder.to_owned(), source };
     let entries = std::fs::read_dir(folder).map_err(failed)?;

@@ -5,6 +5,10 @@ use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -33,6 +37,14 @@ pub struct Options {
     pub dump: Option<PathBuf>,
     /// The checkpoint folder that captures are replayed on, instead of each capture's own.
     pub model: Option<PathBuf>,
+    /// Set by whoever wants the run to stop after the unit in work.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Options {
+    pub(crate) fn stop_asked(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
 }
 
 /// Runs cases one after another; `done` is called with each report as it comes.
@@ -58,6 +70,11 @@ pub fn run<B: Backend>(
             }
             Err(error) => CaseReport::stopped(path, Status::Unreadable, error.to_string()),
         };
+        // What a stopped case found so far is not what it would have found.
+        if options.stop_asked() {
+            report.interrupted = true;
+            break;
+        }
         done(&case);
         report.cases.push(case);
     }
@@ -86,6 +103,7 @@ pub fn run_case<B: Backend>(case: &CaseFile, options: &Options, device: &B::Devi
         component: Some(case.kind()),
         dtype: Some(case.precision()),
         precision: Some(precision),
+        weights: Some(case.weights()),
         status,
         seconds: start.elapsed().as_secs_f64(),
         ..report

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use music3::Precision;
 
+use crate::verify::VerifyArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   music3 generate --demo
@@ -15,6 +17,8 @@ Examples:
       See what a checkpoint folder holds and how much memory a song needs.
   music3 check goldens
       Compare this port with recorded answers of the original implementation.
+  music3 verify --model weights --capture song.json
+      Hold this port against the original at full dimensions; goldens/generate/capture.py records the song.
 
 Exit codes: 0 done, 1 failed, 2 cannot be done as asked, 130 stopped by Ctrl-C.";
 
@@ -34,7 +38,7 @@ Examples:
   music3 check goldens/tiny/vocoder.hop512.f32.json --backend ndarray
   music3 check goldens --precision f32 --dump computed --json > report.json
 
-Exit codes: 0 all passed, 1 one failed, 2 one cannot be read or is for an unknown component.";
+Exit codes: 0 all passed, 1 one failed, 2 one cannot be read or is for an unknown component, 130 stopped by Ctrl-C.";
 
 /// Far more than make a difference to hear.
 const MAX_STEPS: usize = 1000;
@@ -58,6 +62,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Compare this port with recorded answers of the original implementation.
     Check(CheckArgs),
+    /// Compare this port with a whole run of the original implementation on the same weights, stage by stage.
+    Verify(VerifyArgs),
 }
 
 /// Which checkpoint.

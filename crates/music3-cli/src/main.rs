@@ -12,6 +12,7 @@ mod memory;
 mod panics;
 mod terminal;
 mod text;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Check(args) => check::run(args),
+        Command::Verify(args) => verify::run(args),
     });
     match outcome {
         Some(Ok(code)) => code,

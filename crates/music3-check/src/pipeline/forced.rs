@@ -1,20 +1,22 @@
 //! The forced replay: upstream's codes and noise are fed, every tensor is compared.
 
+use std::{ops::ControlFlow, sync::atomic::AtomicBool};
+
 use burn::tensor::{Tensor, backend::Backend};
 use music3::{
-    FinishReason, Listener, Precision, Tap, autoregressive::CodeSource, flow::NoiseSource, schedule::Schedule,
+    FinishReason, Listener, Precision, Progress, Tap, autoregressive::CodeSource, flow::NoiseSource, schedule::Schedule,
 };
 use music3_audio::WindowPlan;
 use music3_nn::Width;
 use music3_text::{PromptIds, token_ids::SEMANTIC_CODES};
 use music3_weights::{SafetensorsFile, TensorSource};
 
-use super::{Replay, candidates::Candidates, unreadable};
+use super::{Replay, candidates::Candidates, go_on, unreadable};
 use crate::{
     CheckError,
     case::{CaseFile, wrap},
     components::flow::audio_values,
-    judge::{Answers, FULL_SCALE, Judge, Scale, widened},
+    judge::{Answers, Judge, widened},
     output::{DtypeRule, Recorded, Widened},
     row::{Row, Shown, Verdict},
     values::Values,
@@ -57,7 +59,7 @@ const COMPARED: [&str; 17] = [
 pub(super) fn run<B: Backend>(replay: &Replay<'_, B>) -> Result<Forced, CheckError> {
     let case = replay.case;
     let mut fed = Fed::read(replay)?;
-    let mut recorder = Recorder::new(case, replay.precision);
+    let mut recorder = Recorder::new(replay);
     let stopped = |error: music3::SongError| match super::is_about_the_checkpoint(&error) {
         true => unreadable(case, error),
         false => case.stopped(error),
@@ -171,14 +173,16 @@ fn ended(case: &CaseFile, finish: FinishReason) -> Result<Option<Row>, CheckErro
 struct Recorder<'a> {
     case: &'a CaseFile,
     precision: Precision,
+    stop: &'a AtomicBool,
     answers: Answers,
     last_hidden: Vec<Values>,
     depth_guided: Vec<Vec<Values>>,
 }
 
 impl<'a> Recorder<'a> {
-    fn new(case: &'a CaseFile, precision: Precision) -> Self {
-        Self { case, precision, answers: Answers::new(), last_hidden: Vec::new(), depth_guided: Vec::new() }
+    fn new<B: Backend>(replay: &Replay<'a, B>) -> Self {
+        let Replay { case, precision, stop, .. } = *replay;
+        Self { case, precision, stop, answers: Answers::new(), last_hidden: Vec::new(), depth_guided: Vec::new() }
     }
 
     fn keep<B: Backend>(&mut self, name: String, tensor: &Tensor<B, 3>, width: Width) {
@@ -197,6 +201,10 @@ impl<'a> Recorder<'a> {
 }
 
 impl<B: Backend> Listener<B> for Recorder<'_> {
+    fn progress(&mut self, _progress: Progress) -> ControlFlow<()> {
+        go_on(self.stop)
+    }
+
     fn tap(&mut self, tap: Tap<'_, B>) {
         let (first, second) = (self.precision.autoregressive(), self.precision.acoustic());
         match tap {
@@ -240,7 +248,7 @@ impl<'a> Comparison<'a> {
     fn open<B: Backend>(replay: &Replay<'a, B>) -> Result<Self, CheckError> {
         let case = replay.case;
         let named: Option<String> = case.optional("math")?;
-        let under_math = match named.filter(|_| case.precision() != Precision::F32) {
+        let under_math = match named {
             Some(stem) => {
                 let stem = stem.trim_end_matches(".json").trim_end_matches(".safetensors");
                 let path = case.path().with_file_name(format!("{stem}.safetensors"));
@@ -252,9 +260,7 @@ impl<'a> Comparison<'a> {
             true => DtypeRule::Upstream,
             false => DtypeRule::Chosen,
         };
-        let full = replay.music.configs().language_model.hidden_size >= FULL_SCALE;
-        let judge = Judge::new(case, if full { Scale::Full } else { Scale::Reduced });
-        Ok(Self { case, under_math, dtypes, judge })
+        Ok(Self { case, under_math, dtypes, judge: Judge::new(case, replay.scale()) })
     }
 
     fn names(&self, prefixes: &'static [&'static str]) -> Result<impl Iterator<Item = &'a str>, CheckError> {

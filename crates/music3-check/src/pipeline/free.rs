@@ -17,7 +17,7 @@ use super::{Replay, is_about_the_checkpoint, unreadable};
 use crate::{
     CheckError,
     components::flow::audio_values,
-    judge::{Judge, Scale},
+    judge::Judge,
     output::{DtypeRule, Met, Recorded, Widened},
     report::{FreeOutcome, FreeRun},
     row::Row,
@@ -44,7 +44,7 @@ pub(super) fn run<B: Backend>(replay: &Replay<'_, B>) -> Result<Free, CheckError
         return Ok(Free { run: FreeRun { outcome: FreeOutcome::NotApplicable, gate, detail }, rows: Vec::new() });
     }
     let mut watched = Watched::new(replay)?;
-    let frames = replay.frames(&mut watched, &mut ());
+    let frames = replay.frames(&mut watched, &mut replay.stoppable());
     let finished = |outcome, detail: String| Free { run: FreeRun { outcome, gate, detail }, rows: Vec::new() };
     let frames = match (frames, watched.verdict()) {
         (Err(error), _) if is_about_the_checkpoint(&error) => return Err(unreadable(case, error)),
@@ -71,12 +71,12 @@ fn audio_row<B: Backend>(
     noise: &mut dyn NoiseSource,
 ) -> Result<Row, CheckError> {
     let case = replay.case;
-    let audio = replay.audio(frames, noise, &mut ()).map_err(|error: SongError| case.stopped(error))?;
+    let audio = replay.audio(frames, noise, &mut replay.stoppable()).map_err(|error: SongError| case.stopped(error))?;
     let upstream = case.stored("audios")?;
     let recorded = Recorded { reference: "capture", upstream, default: None, single: None };
     let ours = Some(audio_values(&audio));
     let row = match recorded.meet("audios", ours, DtypeRule::Chosen, Widened::No) {
-        Met::Floats(output) => Judge::new(case, Scale::Reduced).alone(&output),
+        Met::Floats(output) => Judge::new(case, replay.scale()).alone(&output),
         Met::Wrong(row) | Met::Ints { row, .. } => row,
     };
     Ok(Row { name: "audios (free)".to_owned(), ..row })
