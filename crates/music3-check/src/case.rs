@@ -15,7 +15,12 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use crate::{CheckError, kind::CaseKind, values::Values};
+use crate::{
+    CheckError,
+    kind::CaseKind,
+    numpy::{self, ArrayOrder},
+    values::Values,
+};
 
 /// The prefixes that a tensor of a case may have.
 const PREFIXES: [&str; 5] = ["w.", "in.", "out.", "out_math.", "out_f32."];
@@ -40,6 +45,7 @@ pub struct CaseFile {
     weights: WeightsOrigin,
     header: Map<String, Value>,
     tensors: Option<SafetensorsFile>,
+    array_order: ArrayOrder,
 }
 
 impl CaseFile {
@@ -49,7 +55,18 @@ impl CaseFile {
     /// When a file cannot be read, when the JSON has no `component` ([`CheckError::NoComponent`]) or names one that is
     /// not known, and when a tensor's prefix is not known.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, CheckError> {
+        Self::open_with(path, ArrayOrder::RowMajor)
+    }
+
+    /// Opens a case as [`open`](Self::open) does, or a capture as a folder of NumPy files, whose JSON is `capture.json`
+    /// in it and whose arrays may be stored in the given order.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when an array cannot be read or is stored in another order.
+    pub fn open_with(path: impl Into<PathBuf>, order: ArrayOrder) -> Result<Self, CheckError> {
         let path = path.into();
+        let folder = path.is_dir().then(|| path.clone());
+        let path = if folder.is_some() { path.join(numpy::CAPTURE_JSON) } else { path };
         let header = read_header(&path)?;
         let kind = match &header["component"] {
             Value::String(name) => CaseKind::of(name).ok_or_else(|| name.clone()),
@@ -63,11 +80,12 @@ impl CaseFile {
         let precision = key(&path, &header, "dtype")?.unwrap_or(Precision::F32);
         let weights = key(&path, &header, "weights")?.unwrap_or_default();
         let beside = path.with_extension("safetensors");
-        let tensors = match beside.exists() {
-            true => Some(SafetensorsFile::open(beside).map_err(|source| wrap(&path, source))?),
-            false => None,
+        let tensors = match folder {
+            Some(folder) => Some(numpy::read_folder(&folder, precision, order)?),
+            None if beside.exists() => Some(SafetensorsFile::open(beside).map_err(|source| wrap(&path, source))?),
+            None => None,
         };
-        let case = Self { path, kind, precision, weights, header, tensors };
+        let case = Self { path, kind, precision, weights, header, tensors, array_order: order };
         case.check_prefixes()?;
         Ok(case)
     }
@@ -149,6 +167,24 @@ impl CaseFile {
         })
     }
 
+    /// Returns the tensors of a case of another stem that lies beside this one, in the same form.
+    pub(crate) fn beside(&self, stem: &str) -> Result<SafetensorsFile, CheckError> {
+        let own = self.tensors()?.path();
+        if own.is_dir() {
+            return numpy::read_folder(&own.with_file_name(stem), self.precision, self.array_order);
+        }
+        let stem = stem.trim_end_matches(".json").trim_end_matches(".safetensors");
+        SafetensorsFile::open(own.with_file_name(format!("{stem}.safetensors")))
+            .map_err(|error| wrap(&self.path, error))
+    }
+
+    fn tensors_path(&self) -> PathBuf {
+        match &self.tensors {
+            Some(file) => file.path().to_owned(),
+            None => self.path.with_extension("safetensors"),
+        }
+    }
+
     /// Returns what follows `prefix` in the names of the tensors that have it, in order.
     pub(crate) fn labels(&self, prefix: &str) -> Result<Vec<String>, CheckError> {
         let names = self.tensors()?.names();
@@ -159,6 +195,11 @@ impl CaseFile {
     pub(crate) fn stored(&self, name: &str) -> Result<Values, CheckError> {
         let view = self.view(name)?;
         Values::of_stored(&view, &self.path)
+    }
+
+    /// Returns whether there are tensors.
+    pub(crate) fn has_tensors(&self) -> bool {
+        self.tensors.is_some()
     }
 
     /// Returns whether a tensor is stored.
@@ -258,7 +299,7 @@ impl CaseFile {
         match values.ints().is_some_and(|ids| ids.iter().any(outside)) {
             false => Ok(()),
             true => Err(CheckError::Name {
-                path: self.path.with_extension("safetensors"),
+                path: self.tensors_path(),
                 name: name.to_owned(),
                 problem: "an id that the table has no row for",
             }),
@@ -280,7 +321,7 @@ impl CaseFile {
         match codes {
             Some(codes) => Ok(codes.chunks(rows.len()).map(<[u32]>::to_vec).collect()),
             None => Err(CheckError::Name {
-                path: self.path.with_extension("safetensors"),
+                path: self.tensors_path(),
                 name: name.to_owned(),
                 problem: "a code that its codebook does not have",
             }),
@@ -299,7 +340,7 @@ impl CaseFile {
 
     /// Returns the error for a tensor of another shape than the component takes.
     pub(crate) fn wrong_shape(&self, name: &str, found: &[usize], expected: String) -> CheckError {
-        let path = self.path.with_extension("safetensors");
+        let path = self.tensors_path();
         CheckError::Shape { path, name: name.to_owned(), found: found.to_vec(), expected }
     }
 

@@ -48,9 +48,11 @@ pub fn collect<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<CasePath>, CheckError>
     Ok(found)
 }
 
-/// Returns the JSON of a capture that was named by it, by its tensors' file or by their common stem.
-pub fn capture_file(named: &Path) -> PathBuf {
+/// Returns the path by which a capture is opened that was named by its JSON, by its tensors' file or by their common stem;
+/// a folder of NumPy files stands for itself.
+pub fn capture_path(named: &Path) -> PathBuf {
     match named.extension() {
+        _ if named.is_dir() => named.to_owned(),
         Some(extension) if extension == "json" => named.to_owned(),
         Some(extension) if extension == "safetensors" => named.with_extension("json"),
         // Not `with_extension`: a stem may hold points.

@@ -36,6 +36,9 @@ pub enum CheckError {
         #[source]
         source: safetensors::SafeTensorError,
     },
+    /// A folder of NumPy files is no capture.
+    #[error(transparent)]
+    Numpy(#[from] crate::numpy::NumpyError),
     /// The file is not JSON.
     #[error("{}: not a JSON object: {source}", .path.display())]
     Json {

@@ -23,6 +23,7 @@ use crate::{
     dump,
     judge::judge,
     kind::CaseKind,
+    numpy::ArrayOrder,
     output::DtypeRule,
     report::{CaseReport, FreeRun, Report, Status},
     row::Row,
@@ -37,6 +38,8 @@ pub struct Options {
     pub dump: Option<PathBuf>,
     /// The checkpoint folder that captures are replayed on, instead of each capture's own.
     pub model: Option<PathBuf>,
+    /// How the arrays of a capture may be stored that is a folder of NumPy files.
+    pub array_order: ArrayOrder,
     /// Set by whoever wants the run to stop after the unit in work.
     pub stop: Arc<AtomicBool>,
 }
@@ -57,7 +60,7 @@ pub fn run<B: Backend>(
     let mut report = Report::default();
     let mut dumped = HashSet::new();
     for CasePath { path, origin } in cases {
-        let case = match CaseFile::open(path) {
+        let case = match CaseFile::open_with(path, options.array_order) {
             // Two dumps of one name would leave only the second.
             Ok(case) if options.dump.is_some() && !dumped.insert(case.stem()) => {
                 let error = CheckError::DumpClash { stem: case.stem() };

@@ -32,6 +32,7 @@ pub(crate) fn run(args: CheckArgs) -> Result<ExitCode, Failure> {
         dump: args.dump,
         model: args.model,
         stop: interrupt.flag(),
+        ..Options::default()
     };
     if !args.json {
         say(format_args!("backend {}, {} files", backend.name(), cases.len()));

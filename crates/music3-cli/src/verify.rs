@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use burn::tensor::backend::Backend;
 use clap::Args;
 use music3_check::{
-    CasePath, CaseReport, Options, Origin, Report, Status, WeightsOrigin, capture_file, render_case, render_stages,
-    stages, worst_failures,
+    ArrayOrder, CasePath, CaseReport, Options, Origin, Report, Status, WeightsOrigin, capture_path, render_case,
+    render_stages, stages, worst_failures,
 };
 use serde::Serialize;
 
@@ -37,9 +37,12 @@ pub(crate) struct VerifyArgs {
     /// Folder with the weights that the captures were made with, in the diffusers layout.
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Captures: their JSON files.
+    /// Captures: their JSON files, or folders of NumPy files with a capture.json.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     capture: Vec<PathBuf>,
+    /// Also read NumPy files that are stored column by column. Without this they are refused.
+    #[arg(long)]
+    column_major: bool,
     /// Where to compute.
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     backend: BackendArg,
@@ -69,6 +72,7 @@ pub(crate) fn run(args: VerifyArgs) -> Result<ExitCode, Failure> {
     let options = Options {
         precision: args.precision.map(Into::into),
         model: Some(ready.model.clone()),
+        array_order: if args.column_major { ArrayOrder::EitherMajor } else { ArrayOrder::RowMajor },
         stop: interrupt.flag(),
         ..Options::default()
     };
@@ -112,8 +116,8 @@ impl Ready {
             return Err("there is no capture; name one with --capture, goldens/generate/capture.py makes it".to_owned());
         }
         let found = |path: &PathBuf| {
-            let path = capture_file(path);
-            match path.is_file() {
+            let path = capture_path(path);
+            match path.exists() {
                 true => Ok(CasePath { path, origin: Origin::Named }),
                 false => Err(format!("there is no capture {}; goldens/generate/capture.py makes one", path.display())),
             }

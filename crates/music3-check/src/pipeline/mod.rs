@@ -1,6 +1,7 @@
 //! Captures: whole runs of upstream, replayed with its codes and noise and then from its seed alone.
 
 mod candidates;
+mod comparison;
 mod forced;
 mod free;
 
@@ -21,9 +22,10 @@ use music3::{
     vocode::vocode,
 };
 use music3_audio::StereoAudio;
-use music3_nn::ops;
+use music3_nn::{Width, ops};
 use music3_text::{ControlTokens, PromptIds};
 
+use self::comparison::Extent;
 use crate::{
     CheckError,
     case::CaseFile,
@@ -53,6 +55,15 @@ impl<B: Backend> Listener<B> for Stoppable<'_> {
     }
 }
 
+/// No noise.
+struct Silence;
+
+impl NoiseSource for Silence {
+    fn noise(&mut self, _window: usize, len: usize, _width: Width) -> Vec<f32> {
+        vec![0.0; len]
+    }
+}
+
 /// Returns whether a run may go on.
 fn go_on(stop: &AtomicBool) -> ControlFlow<()> {
     match stop.load(Ordering::SeqCst) {
@@ -69,9 +80,9 @@ pub(crate) fn replay<B: Backend>(context: &Context<'_, B>, options: &Options) ->
         return replay.expect_an_error();
     }
     let mut outcome = Outcome::default();
-    match case.holds("noise_0") {
-        true => {
-            let forced = forced::run(&replay)?;
+    match Extent::of(case)? {
+        extent @ (Extent::Whole | Extent::UpToConditions) => {
+            let forced = forced::run(&replay, extent)?;
             if let Some(folder) = &options.dump {
                 let named = forced.answers.iter().map(|(name, values)| (name.clone(), values));
                 dump::write_tensors(folder, &case.stem(), named)?;
@@ -79,7 +90,7 @@ pub(crate) fn replay<B: Backend>(context: &Context<'_, B>, options: &Options) ->
             outcome.rows = forced.rows;
             outcome.notes = forced.notes;
         }
-        false => outcome.notes.push("forced: not run, the capture holds only codes and audio".to_owned()),
+        Extent::Nothing => outcome.notes.push("forced: not run, the capture holds only codes and audio".to_owned()),
     }
     let free = free::run(&replay)?;
     outcome.rows.extend(free.rows);
@@ -158,6 +169,14 @@ impl<'a, B: Backend> Replay<'a, B> {
         Ok(half)
     }
 
+    /// Runs the condition encoder over all windows. The flow around it takes the fewest steps it can, from silence:
+    /// conditions depend on neither.
+    fn conditions(&self, frames: Frames<B>, listener: &mut dyn Listener<B>) -> Result<(), SongError> {
+        let flow = self.music.load_flow(&mut self.stoppable())?;
+        let options = FlowOptions { steps: 1, ..FlowOptions::default() };
+        flow.run(frames.frame_hiddens, options, &mut Silence, listener).map(drop)
+    }
+
     /// Runs the acoustic half.
     fn audio(
         &self,
@@ -174,7 +193,7 @@ impl<'a, B: Backend> Replay<'a, B> {
 }
 
 /// Multiplies rows of a matrix in its own width, as the run that was captured did.
-fn scale_rows<B: Backend>(weight: Tensor<B, 2>, scales: &[(usize, f32)], width: music3_nn::Width) -> Tensor<B, 2> {
+fn scale_rows<B: Backend>(weight: Tensor<B, 2>, scales: &[(usize, f32)], width: Width) -> Tensor<B, 2> {
     let [rows, _] = weight.dims();
     let mut factors = vec![1.0f32; rows];
     scales.iter().for_each(|&(row, factor)| factors[row] = factor);
