@@ -10,17 +10,19 @@ use music3::{
     rng::{NoiseDtype, Randomness, TorchGenerator},
     sampling::{SAMPLING_TOP_K, sample_probabilities},
 };
+use music3_audio::StereoAudio;
 use music3_nn::Width;
 use music3_text::token_ids::{AUDIO_END, SEMANTIC_CODE_OFFSET};
 
 use super::{Replay, is_about_the_checkpoint, unreadable};
 use crate::{
     CheckError,
-    components::flow::audio_values,
+    case::CaseFile,
     judge::Judge,
     output::{DtypeRule, Met, Recorded, Widened},
     report::{FreeOutcome, FreeRun},
     row::Row,
+    values::Values,
 };
 
 /// What a free replay found out.
@@ -52,10 +54,10 @@ pub(super) fn run<B: Backend>(replay: &Replay<'_, B>) -> Result<Free, CheckError
         (Err(error), Ok(())) => return Ok(finished(FreeOutcome::Differs, format!("it stopped: {error}"))),
         (Ok(frames), Ok(())) => frames,
     };
-    let rows = match (case.holds("audios"), case.leaves_out("audios")) {
-        (true, _) => vec![audio_row(replay, frames, &mut watched)?],
-        (false, true) => Vec::new(),
-        (false, false) => vec![
+    let rows = match (RecordedAudio::of(case)?, case.leaves_out("audios")) {
+        (Some(recorded), _) => vec![audio_row(replay, recorded, frames, &mut watched)?],
+        (None, true) => Vec::new(),
+        (None, false) => vec![
             Row::new("audios (free)", "capture", "f32")
                 .failed("the capture holds no `audios`, and its `omitted` does not name them"),
         ],
@@ -64,22 +66,62 @@ pub(super) fn run<B: Backend>(replay: &Replay<'_, B>) -> Result<Free, CheckError
     Ok(Free { rows, ..finished(FreeOutcome::Equal, detail) })
 }
 
+/// The audio that a capture holds: all of it, or every few samples.
+struct RecordedAudio {
+    name: String,
+    every: usize,
+}
+
+impl RecordedAudio {
+    /// # Errors
+    /// A name that gives no number of samples.
+    fn of(case: &CaseFile) -> Result<Option<Self>, CheckError> {
+        const THINNED: &str = "audios_every_";
+        if case.holds("audios") {
+            return Ok(Some(Self { name: "audios".to_owned(), every: 1 }));
+        }
+        if !case.has_tensors() {
+            return Ok(None);
+        }
+        let file = case.tensors()?;
+        let Some(name) = file.names().find(|name| name.starts_with(THINNED)) else { return Ok(None) };
+        match name[THINNED.len()..].parse() {
+            Ok(every) if every > 0 => Ok(Some(Self { name: name.to_owned(), every })),
+            _ => Err(CheckError::Name {
+                path: file.path().to_owned(),
+                name: name.to_owned(),
+                problem: "expected audios_every_ and a number of samples",
+            }),
+        }
+    }
+
+    /// Returns the same samples of audio that was made here.
+    fn same_of(&self, audio: &StereoAudio) -> Values {
+        let channels = audio.channels();
+        let kept: Vec<f32> = channels.iter().flat_map(|channel| channel.iter().step_by(self.every).copied()).collect();
+        let samples = kept.len() / channels.len();
+        Values::f32(kept, [1, channels.len(), samples])
+    }
+}
+
 /// Compares the audio that the same codes and the seed's own noise lead to.
 fn audio_row<B: Backend>(
     replay: &Replay<'_, B>,
+    recorded: RecordedAudio,
     frames: music3::autoregressive::Frames<B>,
     noise: &mut dyn NoiseSource,
 ) -> Result<Row, CheckError> {
     let case = replay.case;
     let audio = replay.audio(frames, noise, &mut replay.stoppable()).map_err(|error: SongError| case.stopped(error))?;
-    let upstream = case.stored("audios")?;
-    let recorded = Recorded { reference: "capture", upstream, default: None, single: None };
-    let ours = Some(audio_values(&audio));
-    let row = match recorded.meet("audios", ours, DtypeRule::Chosen, Widened::No) {
+    let RecordedAudio { name, .. } = &recorded;
+    let ours = Some(recorded.same_of(&audio));
+    let upstream = case.stored(name)?;
+    let met = Recorded { reference: "capture", upstream, default: None, single: None };
+    let row = match met.meet(name, ours, DtypeRule::Chosen, Widened::No) {
         Met::Floats(output) => Judge::new(case, replay.scale()).alone(&output),
         Met::Wrong(row) | Met::Ints { row, .. } => row,
     };
-    Ok(Row { name: "audios (free)".to_owned(), ..row })
+    Ok(Row { name: format!("{name} (free)"), ..row })
 }
 
 /// Compares the first exponentials of seed 0 that a capture holds with ours.
