@@ -271,6 +271,14 @@ impl CaseFile {
         }
     }
 
+    /// Refuses a case that lacks the input of an output: nothing can be said about the port then.
+    pub(crate) fn refuse_missing_input(&self, output: &str) -> Result<(), CheckError> {
+        match self.kind.input_of(output).filter(|input| !self.holds(input)) {
+            Some(name) => Err(CheckError::NoTensor { path: self.tensors_path(), name }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a tensor whose dimension `dim` is not `size`.
     pub(crate) fn expect_dim(
         &self,

@@ -150,6 +150,17 @@ pub enum CheckError {
         #[source]
         source: WeightsError,
     },
+    /// The weights do not fill a part of a component.
+    #[error("{}: {part}: {source}", .path.display())]
+    Part {
+        /// The case.
+        path: PathBuf,
+        /// The part.
+        part: &'static str,
+        /// What is wrong with them, in the words of the component.
+        #[source]
+        source: WeightsError,
+    },
     /// The checkpoint of a capture cannot be used.
     #[error("{}: checkpoint: {source}", .path.display())]
     Checkpoint {

@@ -42,6 +42,9 @@ pub(crate) fn judge(case: &CaseFile, answers: &Answers, dtypes: DtypeRule) -> Re
     let mut met = Vec::new();
     for label in labels {
         let recorded = Recorded::read(case, &label)?;
+        if !answers.contains_key(&label) {
+            case.refuse_missing_input(&label)?;
+        }
         met.push(recorded.meet(&label, answers.get(&label).cloned(), dtypes, widened(case.precision(), &label)));
     }
     let scale = if is_full_scale(case)? { Scale::Full } else { Scale::Reduced };

@@ -111,8 +111,9 @@ impl<'a> Comparison<'a> {
     pub(super) fn rows(&self, answers: &Answers) -> Result<Vec<Row>, CheckError> {
         let mut met = Vec::new();
         for name in self.names(&COMPARED)? {
-            // Without noise a capture's audio is for the free run alone.
-            if self.extent != Extent::Whole && name == "audios" {
+            // Thinned audio, and all of it where there is no noise, is for the free run alone.
+            let thinned = name.starts_with("audios_");
+            if thinned || self.extent != Extent::Whole && name == "audios" {
                 continue;
             }
             let widened = widened(self.case.precision(), name);
