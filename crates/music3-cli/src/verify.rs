@@ -162,6 +162,9 @@ impl Shown {
             Self::Stages => worst_failures(case),
         };
         answer(render_case(&whole).trim_end())?;
+        if case.rows.is_empty() {
+            return Ok(());
+        }
         let bounds = match case.weights {
             Some(WeightsOrigin::Published) => "those for the published weights",
             Some(WeightsOrigin::Random) | None => "those for random weights",

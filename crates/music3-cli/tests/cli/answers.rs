@@ -13,7 +13,9 @@ fn golden(name: &str) -> PathBuf {
 #[test]
 fn help_shows_commands_that_work() {
     let program = Program::untouched();
-    for arguments in [&["--help"][..], &["generate", "--help"], &["check", "--help"], &["inspect", "--help"]] {
+    for arguments in
+        [&["--help"][..], &["generate", "--help"], &["check", "--help"], &["inspect", "--help"], &["verify", "--help"]]
+    {
         let ran = program.run(arguments);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
         assert!(ran.stdout.contains("Usage: music3"), "{}", ran.stdout);

@@ -4,3 +4,4 @@ mod answers;
 mod program;
 mod refusals;
 mod songs;
+mod verify;
