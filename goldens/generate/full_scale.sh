@@ -8,8 +8,10 @@
 #
 #   checkpoint   published_random.py, unless WORK holds a finished one
 #   captures     full_scale.py: upstream, each song twice
+#   verify       music3 verify, capture by capture
 #   cpu          the shortest song once more on the CPU, and how far upstream is from itself then
-#   verify       music3 verify, capture by capture; its exit code is the worst of them
+#
+# The exit code is the worst of them.
 #
 # DIMS=tiny DEVICE=cpu BACKEND=flex STEPS=2 SONGS="short_mixed short_f32 short_bf16" goes the same way in a minute.
 set -u
@@ -20,7 +22,7 @@ fi
 music3=$1 python=$2 work=$3 reports=$4
 shift 4
 here=$(cd "$(dirname "$0")" && pwd)
-steps=${*:-checkpoint captures cpu verify}
+steps=${*:-checkpoint captures verify cpu}
 songs=${SONGS:-short_mixed long_mixed short_f32 short_bf16}
 device=${DEVICE:-cuda}
 mkdir -p "$work" "$reports" || exit 2

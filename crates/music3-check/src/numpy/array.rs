@@ -1,7 +1,7 @@
 //! One `.npy` file.
 //!
 //! The reader is strict and small. It takes what NumPy's `save` writes, with a header of the usual size, and believes
-//! neither lengths nor shapes before they fit the file: such files come from elsewhere. The readers on crates.io parse
+//! neither lengths nor shapes before they fit the file: such files come from elsewhere. The published crates for this parse
 //! the header as a Python expression of any depth, allocate what it asks for and multiply the shape unchecked.
 
 use std::path::Path;

@@ -8,7 +8,7 @@ use super::{Replay, candidates::Candidates};
 use crate::{
     CheckError,
     case::{CaseFile, wrap},
-    judge::{Answers, Judge, widened},
+    judge::{Answers, Judge, Scale, widened},
     output::{DtypeRule, Recorded, Widened},
     row::{Row, Shown, Verdict},
     values::Values,
@@ -88,6 +88,7 @@ pub(super) struct Comparison<'a> {
     under_math: Option<SafetensorsFile>,
     dtypes: DtypeRule,
     judge: Judge,
+    scale: Scale,
     extent: Extent,
 }
 
@@ -100,7 +101,7 @@ impl<'a> Comparison<'a> {
             true => DtypeRule::Upstream,
             false => DtypeRule::Chosen,
         };
-        Ok(Self { case, under_math, dtypes, judge: Judge::new(case, replay.scale()), extent })
+        Ok(Self { case, under_math, dtypes, judge: Judge::new(case, replay.scale()), scale: replay.scale(), extent })
     }
 
     fn names(&self, prefixes: &'a [&'a str]) -> Result<impl Iterator<Item = &'a str>, CheckError> {
@@ -158,13 +159,15 @@ impl<'a> Comparison<'a> {
         let Some(aligned) = Candidates::align(&runs) else {
             return Ok(vec![row(ids).failed("another number of steps")]);
         };
-        // One candidate more or less is a logit beside the threshold that fell on its other side.
-        let allowed = match (self.case.precision(), aligned.differing.get(2)) {
-            (Precision::F32, _) => 0,
-            (_, Some(control)) => (control / 3).max(1),
-            (_, None) => usize::MAX,
-        };
         let (differing, count) = (aligned.differing[1], aligned.count);
+        // One candidate more or less is a logit beside the threshold that fell on its other side.
+        let allowed = match (self.case.precision(), aligned.differing.get(2), self.scale) {
+            (Precision::F32, _, _) => 0,
+            (_, Some(control), Scale::Reduced) => (control / 3).max(1),
+            // Nine tenths of those that the control has in common.
+            (_, Some(control), Scale::Full) => count - count.saturating_sub(*control) * 9 / 10,
+            (_, None, _) => usize::MAX,
+        };
         let identical = 1.0 - differing as f64 / count.max(1) as f64;
         let figures = Shown { values: count, identical, mean: 0.0, max: 0.0, ulp: 0 };
         let set_row = Row { figures: Some(figures), ..row(ids) };
