@@ -12,9 +12,7 @@ import tarfile
 import tempfile
 from dataclasses import dataclass, replace
 
-import torch
-
-from capture import Request, describe, load_pipeline, run, scale_rows, write
+from capture import Kept, Request, compute_exactly, describe, load_pipeline, run, scale_rows, write
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARCHIVE = os.path.join(HERE, "..", "demo", "demo-checkpoint.tar.gz")
@@ -91,7 +89,7 @@ class Maker:
     def record(self, request, recorded=None, logits_steps=0):
         pipeline = load_pipeline(self.model, request.dtype)
         scale_rows(pipeline, request.lm_head_row_scale)
-        return run(pipeline, request, recorded, logits_steps)
+        return run(pipeline, request, recorded, Kept(logits_steps))
 
     def write(self, stem, head, about, tensors, omit=()):
         write(os.path.join(self.out_dir, stem), head | about, tensors, omit)
@@ -130,7 +128,7 @@ class Maker:
 
 
 def main(out_dir):
-    torch.set_num_threads(1)
+    compute_exactly("cpu")
     os.makedirs(out_dir, exist_ok=True)
     with tempfile.TemporaryDirectory() as model:
         with tarfile.open(ARCHIVE) as archive:

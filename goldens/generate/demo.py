@@ -33,6 +33,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from demo_tokenizer import build_tokenizer
 
 SEED = 20240
+NAME = "music3-demo-checkpoint"
 HIDDEN = 32
 LATENT_CHANNELS = 16
 CONDITION_DIM = 40
@@ -165,7 +166,7 @@ def write_folder(folder):
     return folder
 
 
-def point_index_at_folder(path, components):
+def point_index_at_folder(path, components, checkpoint=NAME):
     """Names each component's subfolder; upstream prefers the local copy to the name in the index."""
     with open(path, encoding="utf-8") as file:
         index = json.load(file)
@@ -173,7 +174,7 @@ def point_index_at_folder(path, components):
         library = type(component).__module__.split(".")[0]
         loading = index[name][2] if name in index else {}
         type_hint = loading.get("type_hint") or [library, type(component).__name__]
-        loading = {"type_hint": type_hint, "pretrained_model_name_or_path": "music3-demo-checkpoint"}
+        loading = {"type_hint": type_hint, "pretrained_model_name_or_path": checkpoint}
         loading |= {"subfolder": name, "variant": None, "revision": None}
         index[name] = [library, type(component).__name__, loading]
     with open(path, "w", encoding="utf-8") as file:

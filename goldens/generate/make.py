@@ -28,6 +28,7 @@ WHOLE = {
     "prompts": "text",
     "tables": "tables",
     "captures": "captures",
+    "songs": "songs",
     "ops": "ops",
 }
 GOLDENS = Path(__file__).resolve().parent.parent

@@ -11,6 +11,7 @@ on_each_backend!(
     an_unknown_component_cannot_be_read,
     an_unknown_prefix_cannot_be_read,
     a_missing_input_or_weight_cannot_be_read,
+    a_part_is_named_beside_its_component,
     a_weight_that_nothing_uses_cannot_be_read,
     a_broken_file_cannot_be_read,
     an_output_that_is_not_computed_fails,
@@ -49,13 +50,44 @@ fn an_unknown_prefix_cannot_be_read<B: Backend>(device: &B::Device) {
 }
 
 fn a_missing_input_or_weight_cannot_be_read<B: Backend>(device: &B::Device) {
-    for (stem, name) in [(STEM, "w.norm.weight"), ("transformer.three_heads.f32", "in.timestep_x_b1_l1")] {
+    let removed = [
+        (STEM, "w.norm.weight"),
+        (STEM, "in.x_b1_t1"),
+        ("transformer.three_heads.f32", "in.timestep_x_b1_l1"),
+        ("transformer.three_heads.f32", "in.latents_x_b1_l1"),
+        ("language_model.three_heads.f32", "in.ids_x_t2"),
+        ("guided_logits.ties.f32", "in.cond_0"),
+        ("schedule.published.f32", "in.x_f32"),
+        ("schedule.published.f32", "in.cond_bf16"),
+    ];
+    for (stem, name) in removed {
         let mut case = Damaged::copy("tiny", stem);
-        case.tensors.remove(name);
+        assert!(case.tensors.remove(name).is_some(), "{stem} has {name}");
         let report = case.run::<B>(device);
         assert_eq!(report.exit_code(), 2, "{name}");
         assert!(message(&report).contains(name.trim_start_matches("w.")), "{}", message(&report));
     }
+}
+
+fn a_part_is_named_beside_its_component<B: Backend>(device: &B::Device) {
+    for (stem, weight, expected) in [
+        (
+            "transformer_block.full.f32",
+            "w.attn.to_k.weight",
+            "transformer_block: transformer: tensor `attn.to_k.weight`",
+        ),
+        ("vocoder_block.stride3.f32", "w.conv_t1.bias", "vocoder_block: vocoder: tensor `conv_t1.bias`"),
+    ] {
+        let mut case = Damaged::copy("tiny", stem);
+        case.tensors.remove(weight);
+        let report = case.run::<B>(device);
+        assert!(message(&report).contains(expected), "{}", message(&report));
+    }
+    let mut case = Damaged::copy("tiny", "snake.usual.f32");
+    let alpha = case.tensor("w.alpha").clone();
+    case.tensors.insert("w.beta".to_owned(), alpha);
+    let report = case.run::<B>(device);
+    assert!(message(&report).contains("snake: vocoder: tensor `beta` is not used"), "{}", message(&report));
 }
 
 fn a_weight_that_nothing_uses_cannot_be_read<B: Backend>(device: &B::Device) {
@@ -88,12 +120,12 @@ fn a_broken_file_cannot_be_read<B: Backend>(device: &B::Device) {
 }
 
 fn an_output_that_is_not_computed_fails<B: Backend>(device: &B::Device) {
-    let mut case = Damaged::copy("tiny", STEM);
-    let tensor = case.tensor("out.x_b1_t1").clone();
-    case.tensors.insert("out.x_b9_t9".to_owned(), tensor);
+    let mut case = Damaged::copy("tiny", "depth_loop.three_heads.f32");
+    let tensor = case.tensor("out.guided_0").clone();
+    case.tensors.insert("out.guided_99".to_owned(), tensor);
     let report = case.run::<B>(device);
     assert_eq!(report.exit_code(), 1);
-    let row = report.cases[0].rows.iter().find(|row| row.name == "x_b9_t9").expect("a row");
+    let row = report.cases[0].rows.iter().find(|row| row.name == "guided_99").expect("a row");
     assert_eq!(row.reasons, ["missing: it was not computed"]);
 }
 

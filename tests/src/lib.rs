@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use burn::tensor::backend::Backend;
 use music3_check::{CasePath, Options, Report, collect, render_table, run};
 
-pub use damaged::Damaged;
+pub use damaged::{Damaged, Stored};
 
 /// Returns a path in the folder of goldens.
 pub fn goldens(path: &str) -> PathBuf {

@@ -10,15 +10,31 @@ use music3::Precision;
 use music3_nn::{Width, ops};
 use music3_weights::{SafetensorsFile, TensorSource, TensorView};
 use serde::{
-    Deserialize,
+    Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::{Map, Value};
 
-use crate::{CheckError, kind::CaseKind, values::Values};
+use crate::{
+    CheckError,
+    kind::CaseKind,
+    numpy::{self, ArrayOrder},
+    values::Values,
+};
 
 /// The prefixes that a tensor of a case may have.
 const PREFIXES: [&str; 5] = ["w.", "in.", "out.", "out_math.", "out_f32."];
+
+/// Where the weights come from that upstream computed a case with: the JSON's `weights`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WeightsOrigin {
+    /// They were drawn. So they count where a case does not say: the bounds are those of every reduced case.
+    #[default]
+    Random,
+    /// They are the published ones, whose activations have their own sizes and with them their own bounds in f32.
+    Published,
+}
 
 /// A case that can be run.
 #[derive(Debug)]
@@ -26,8 +42,10 @@ pub struct CaseFile {
     path: PathBuf,
     kind: CaseKind,
     precision: Precision,
+    weights: WeightsOrigin,
     header: Map<String, Value>,
     tensors: Option<SafetensorsFile>,
+    array_order: ArrayOrder,
 }
 
 impl CaseFile {
@@ -37,7 +55,18 @@ impl CaseFile {
     /// When a file cannot be read, when the JSON has no `component` ([`CheckError::NoComponent`]) or names one that is
     /// not known, and when a tensor's prefix is not known.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, CheckError> {
+        Self::open_with(path, ArrayOrder::RowMajor)
+    }
+
+    /// Opens a case as [`open`](Self::open) does, or a capture as a folder of NumPy files, whose JSON is `capture.json`
+    /// in it and whose arrays may be stored in the given order.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when an array cannot be read or is stored in another order.
+    pub fn open_with(path: impl Into<PathBuf>, order: ArrayOrder) -> Result<Self, CheckError> {
         let path = path.into();
+        let folder = path.is_dir().then(|| path.clone());
+        let path = if folder.is_some() { path.join(numpy::CAPTURE_JSON) } else { path };
         let header = read_header(&path)?;
         let kind = match &header["component"] {
             Value::String(name) => CaseKind::of(name).ok_or_else(|| name.clone()),
@@ -48,20 +77,15 @@ impl CaseFile {
             found,
             known: CaseKind::ALL.map(|(_, name)| name).join(", "),
         })?;
-        let precision = match header.get("dtype") {
-            None => Precision::F32,
-            Some(dtype) => Precision::deserialize(dtype).map_err(|source| CheckError::Key {
-                path: path.clone(),
-                key: "dtype".to_owned(),
-                source,
-            })?,
-        };
+        let precision = key(&path, &header, "dtype")?.unwrap_or(Precision::F32);
+        let weights = key(&path, &header, "weights")?.unwrap_or_default();
         let beside = path.with_extension("safetensors");
-        let tensors = match beside.exists() {
-            true => Some(SafetensorsFile::open(beside).map_err(|source| wrap(&path, source))?),
-            false => None,
+        let tensors = match folder {
+            Some(folder) => Some(numpy::read_folder(&folder, precision, order)?),
+            None if beside.exists() => Some(SafetensorsFile::open(beside).map_err(|source| wrap(&path, source))?),
+            None => None,
         };
-        let case = Self { path, kind, precision, header, tensors };
+        let case = Self { path, kind, precision, weights, header, tensors, array_order: order };
         case.check_prefixes()?;
         Ok(case)
     }
@@ -84,6 +108,11 @@ impl CaseFile {
     /// Returns the precision that upstream computed it in.
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// Returns where the weights come from that upstream computed it with.
+    pub fn weights(&self) -> WeightsOrigin {
+        self.weights
     }
 
     /// Returns upstream's configuration; empty where the JSON has none.
@@ -118,10 +147,7 @@ impl CaseFile {
 
     /// Returns the value of a key that may be absent.
     pub(crate) fn optional<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, CheckError> {
-        match self.header.get(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => self.parse(key, value.clone()).map(Some),
-        }
+        self::key(&self.path, &self.header, key)
     }
 
     fn parse<T: DeserializeOwned>(&self, key: &str, value: Value) -> Result<T, CheckError> {
@@ -141,6 +167,24 @@ impl CaseFile {
         })
     }
 
+    /// Returns the tensors of a case of another stem that lies beside this one, in the same form.
+    pub(crate) fn beside(&self, stem: &str) -> Result<SafetensorsFile, CheckError> {
+        let own = self.tensors()?.path();
+        if own.is_dir() {
+            return numpy::read_folder(&own.with_file_name(stem), self.precision, self.array_order);
+        }
+        let stem = stem.trim_end_matches(".json").trim_end_matches(".safetensors");
+        SafetensorsFile::open(own.with_file_name(format!("{stem}.safetensors")))
+            .map_err(|error| wrap(&self.path, error))
+    }
+
+    fn tensors_path(&self) -> PathBuf {
+        match &self.tensors {
+            Some(file) => file.path().to_owned(),
+            None => self.path.with_extension("safetensors"),
+        }
+    }
+
     /// Returns what follows `prefix` in the names of the tensors that have it, in order.
     pub(crate) fn labels(&self, prefix: &str) -> Result<Vec<String>, CheckError> {
         let names = self.tensors()?.names();
@@ -151,6 +195,11 @@ impl CaseFile {
     pub(crate) fn stored(&self, name: &str) -> Result<Values, CheckError> {
         let view = self.view(name)?;
         Values::of_stored(&view, &self.path)
+    }
+
+    /// Returns whether there are tensors.
+    pub(crate) fn has_tensors(&self) -> bool {
+        self.tensors.is_some()
     }
 
     /// Returns whether a tensor is stored.
@@ -222,6 +271,14 @@ impl CaseFile {
         }
     }
 
+    /// Refuses a case that lacks the input of an output: nothing can be said about the port then.
+    pub(crate) fn refuse_missing_input(&self, output: &str) -> Result<(), CheckError> {
+        match self.kind.input_of(output).filter(|input| !self.holds(input)) {
+            Some(name) => Err(CheckError::NoTensor { path: self.tensors_path(), name }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a tensor whose dimension `dim` is not `size`.
     pub(crate) fn expect_dim(
         &self,
@@ -250,7 +307,7 @@ impl CaseFile {
         match values.ints().is_some_and(|ids| ids.iter().any(outside)) {
             false => Ok(()),
             true => Err(CheckError::Name {
-                path: self.path.with_extension("safetensors"),
+                path: self.tensors_path(),
                 name: name.to_owned(),
                 problem: "an id that the table has no row for",
             }),
@@ -272,7 +329,7 @@ impl CaseFile {
         match codes {
             Some(codes) => Ok(codes.chunks(rows.len()).map(<[u32]>::to_vec).collect()),
             None => Err(CheckError::Name {
-                path: self.path.with_extension("safetensors"),
+                path: self.tensors_path(),
                 name: name.to_owned(),
                 problem: "a code that its codebook does not have",
             }),
@@ -291,7 +348,7 @@ impl CaseFile {
 
     /// Returns the error for a tensor of another shape than the component takes.
     pub(crate) fn wrong_shape(&self, name: &str, found: &[usize], expected: String) -> CheckError {
-        let path = self.path.with_extension("safetensors");
+        let path = self.tensors_path();
         CheckError::Shape { path, name: name.to_owned(), found: found.to_vec(), expected }
     }
 
@@ -323,6 +380,18 @@ impl CaseFile {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the value of a key of the JSON, if it is there.
+fn key<T: DeserializeOwned>(path: &Path, header: &Map<String, Value>, key: &str) -> Result<Option<T>, CheckError> {
+    match header.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => T::deserialize(value).map(Some).map_err(|source| CheckError::Key {
+            path: path.to_owned(),
+            key: key.to_owned(),
+            source,
+        }),
     }
 }
 

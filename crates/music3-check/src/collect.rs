@@ -48,6 +48,18 @@ pub fn collect<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<CasePath>, CheckError>
     Ok(found)
 }
 
+/// Returns the path by which a capture is opened that was named by its JSON, by its tensors' file or by their common stem;
+/// a folder of NumPy files stands for itself.
+pub fn capture_path(named: &Path) -> PathBuf {
+    match named.extension() {
+        _ if named.is_dir() => named.to_owned(),
+        Some(extension) if extension == "json" => named.to_owned(),
+        Some(extension) if extension == "safetensors" => named.with_extension("json"),
+        // Not `with_extension`: a stem may hold points.
+        _ => PathBuf::from(format!("{}.json", named.display())),
+    }
+}
+
 fn walk(folder: &Path, found: &mut Vec<CasePath>) -> Result<(), CheckError> {
     let failed = |source| CheckError::Read { path: folder.to_owned(), source };
     let entries = std::fs::read_dir(folder).map_err(failed)?;

@@ -22,6 +22,15 @@ pub(crate) fn write_tensors<'a>(
         .map_err(|source| CheckError::WriteTensors { path: path.clone(), source })
 }
 
+/// Returns tensors as the bytes of a safetensors file; `origin` is named where that fails.
+pub(crate) fn to_bytes<'a>(
+    origin: &Path,
+    tensors: impl Iterator<Item = (String, &'a Values)>,
+) -> Result<Vec<u8>, CheckError> {
+    let tensors = tensors.map(|(name, values)| (name, Stored(values)));
+    safetensors::serialize(tensors, None).map_err(|source| CheckError::WriteTensors { path: origin.to_owned(), source })
+}
+
 /// Writes `FOLDER/STEM.json`.
 pub(crate) fn write_json(folder: &Path, stem: &str, answers: &serde_json::Value) -> Result<(), CheckError> {
     let path = prepare(folder, stem, "json")?;

@@ -36,6 +36,9 @@ pub enum CheckError {
         #[source]
         source: safetensors::SafeTensorError,
     },
+    /// A folder of NumPy files is no capture.
+    #[error(transparent)]
+    Numpy(#[from] crate::numpy::NumpyError),
     /// The file is not JSON.
     #[error("{}: not a JSON object: {source}", .path.display())]
     Json {
@@ -144,6 +147,17 @@ pub enum CheckError {
         /// The case.
         path: PathBuf,
         /// What is wrong with them.
+        #[source]
+        source: WeightsError,
+    },
+    /// The weights do not fill a part of a component.
+    #[error("{}: {part}: {source}", .path.display())]
+    Part {
+        /// The case.
+        path: PathBuf,
+        /// The part.
+        part: &'static str,
+        /// What is wrong with them, in the words of the component.
         #[source]
         source: WeightsError,
     },

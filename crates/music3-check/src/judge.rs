@@ -7,7 +7,7 @@ use music3_weights::TensorSource;
 
 use crate::{
     CheckError,
-    case::CaseFile,
+    case::{CaseFile, WeightsOrigin},
     compare::{Equality, Figures, Grid, NanPolicy, Pair},
     gate::{F32_RELATIVE, Rule},
     kind::CaseKind,
@@ -42,6 +42,9 @@ pub(crate) fn judge(case: &CaseFile, answers: &Answers, dtypes: DtypeRule) -> Re
     let mut met = Vec::new();
     for label in labels {
         let recorded = Recorded::read(case, &label)?;
+        if !answers.contains_key(&label) {
+            case.refuse_missing_input(&label)?;
+        }
         met.push(recorded.meet(&label, answers.get(&label).cloned(), dtypes, widened(case.precision(), &label)));
     }
     let scale = if is_full_scale(case)? { Scale::Full } else { Scale::Reduced };
@@ -93,6 +96,7 @@ pub(crate) struct Judge {
     kind: CaseKind,
     precision: Precision,
     scale: Scale,
+    weights: WeightsOrigin,
     nan: NanPolicy,
 }
 
@@ -103,7 +107,7 @@ impl Judge {
             CaseKind::GuidedLogits | CaseKind::SampleProbs => NanPolicy::AsUpstream,
             _ => NanPolicy::Refuse,
         };
-        Self { kind: case.kind(), precision: case.precision(), scale, nan }
+        Self { kind: case.kind(), precision: case.precision(), scale, weights: case.weights(), nan }
     }
 
     /// Judges every output; small bf16 ones as one.
@@ -140,7 +144,7 @@ impl Judge {
     }
 
     fn is_pooled(&self, output: &Output) -> bool {
-        let bf16 = output.default.is_some() || output.grid == Grid::Bf16;
+        let bf16 = self.is_controlled(output) || output.grid == Grid::Bf16;
         bf16 && !self.is_exact(output) && output.upstream.len() < POOLED_UNDER
     }
 
@@ -153,6 +157,12 @@ impl Judge {
             CaseKind::Pipeline => times,
             _ => false,
         }
+    }
+
+    /// Returns whether the distance between upstream's two attention kernels bounds an output. In f32 it is only shown: there
+    /// the bounds are absolute.
+    fn is_controlled(&self, output: &Output) -> bool {
+        self.precision != Precision::F32 && output.default.is_some()
     }
 
     /// Judges an output by itself.
@@ -200,15 +210,14 @@ impl Judge {
 
     /// Returns the rule for an output or a pool; none where nothing was recorded that bounds it.
     fn rule(&self, outputs: &[Output]) -> Option<Rule> {
-        let controlled = outputs.iter().any(|output| output.default.is_some());
+        let controlled = outputs.iter().any(|output| self.is_controlled(output));
         match outputs {
             [output] if self.is_exact(output) => Some(Rule::Exact),
             _ if self.kind == CaseKind::Pipeline && self.precision != Precision::F32 && !controlled => None,
-            [output] if !controlled && output.grid == Grid::F32 => {
-                let published = self.kind == CaseKind::Pipeline && self.scale == Scale::Full;
-                let k = f32_tolerance(self.kind, &output.label);
-                Some(if published { Rule::F32Published } else { Rule::F32 { k } })
-            }
+            [output] if !controlled && output.grid == Grid::F32 => Some(match self.weights {
+                WeightsOrigin::Published => Rule::F32Published,
+                WeightsOrigin::Random => Rule::F32 { k: f32_tolerance(self.kind, &output.label) },
+            }),
             outputs => {
                 let control = Figures::together(outputs.iter().map(|output| output.control(self.nan)));
                 Some(Rule::for_bf16(control, self.scale_of(outputs)))

@@ -61,6 +61,26 @@ impl CaseKind {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
     }
 
+    /// Returns the input that an output is computed from, where the output's name says which: `x_b1` from `in.x_b1`.
+    pub(crate) fn input_of(self, output: &str) -> Option<String> {
+        let after = |prefixes: &[&str]| prefixes.iter().find_map(|prefix| output.strip_prefix(prefix));
+        Some(match self {
+            Self::ConditionEncoder | Self::RvqDepthDecoder | Self::Snake | Self::VocoderBlock | Self::Vocoder => {
+                format!("in.{output}")
+            }
+            Self::TransformerBlock => format!("in.{}", after(&["cos_", "sin_"]).unwrap_or(output)),
+            Self::Transformer => format!("in.latents_{output}"),
+            Self::LanguageModel => format!("in.ids_{}", after(&["hidden_", "logits_"])?),
+            Self::GuidedLogits => format!("in.cond_{}", after(&["guided_", "probs_"])?),
+            Self::SampleProbs => format!("in.{}", after(&["probs_"])?),
+            Self::Schedule => match (after(&["guided_"]), after(&["x_"])) {
+                (Some(dtype), _) => format!("in.cond_{dtype}"),
+                (None, step) => format!("in.x_{}", step?.split('_').next()?),
+            },
+            _ => return None,
+        })
+    }
+
     /// Returns whether the case's tensors have the prefixes `w.`, `in.` and so on; a capture's have none.
     pub(crate) fn has_prefixes(self) -> bool {
         self != Self::Pipeline

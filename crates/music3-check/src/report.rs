@@ -6,6 +6,8 @@ use music3::Precision;
 use serde::Serialize;
 
 use crate::{
+    case::WeightsOrigin,
+    gate::RuleName,
     kind::CaseKind,
     row::{Row, Verdict},
 };
@@ -39,6 +41,8 @@ pub struct CaseReport {
     pub rows: Vec<Row>,
     /// What else there is to say.
     pub notes: Vec<String>,
+    /// Where the weights come from that upstream computed it with; nothing where it could not be read.
+    pub weights: Option<WeightsOrigin>,
     /// Why it could not be read or stopped.
     pub error: Option<String>,
     /// How the free run of a capture went.
@@ -55,6 +59,7 @@ impl CaseReport {
             component: None,
             dtype: None,
             precision: None,
+            weights: None,
             status,
             rows: Vec::new(),
             notes: Vec::new(),
@@ -62,6 +67,22 @@ impl CaseReport {
             free: None,
             seconds: 0.0,
         }
+    }
+
+    /// Returns whether a bound was applied that upstream's values leave room in: a capture may hold so little that
+    /// everything in it is only reported.
+    pub fn is_judged(&self) -> bool {
+        let bounded = |row: &Row| {
+            let rule = row.bound.map(|bound| bound.rule);
+            rule.is_some_and(|rule| !matches!(rule, RuleName::Exact | RuleName::Unbounded))
+        };
+        let free = |free: &FreeRun| free.gate && free.outcome != FreeOutcome::NotApplicable;
+        self.status != Status::Unreadable && (self.rows.iter().any(bounded) || self.free.as_ref().is_some_and(free))
+    }
+
+    /// Returns the report of a case that has passed without anything being compared.
+    pub fn unjudged(path: &Path) -> Self {
+        Self { error: None, ..Self::stopped(path, Status::Passed, String::new()) }
     }
 
     /// Returns whether a row failed.
@@ -119,6 +140,8 @@ pub struct Report {
     pub not_cases: Vec<PathBuf>,
     /// The free runs, folder by folder.
     pub free: Vec<FreeGroup>,
+    /// Whether it was stopped before its end; the case in work and those after it are not among the cases.
+    pub interrupted: bool,
 }
 
 /// Free runs in f32: 19 of 20 must give upstream's codes; with a bf16 half, 14 of 20.

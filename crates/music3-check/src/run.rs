@@ -5,6 +5,10 @@ use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -19,6 +23,7 @@ use crate::{
     dump,
     judge::judge,
     kind::CaseKind,
+    numpy::ArrayOrder,
     output::DtypeRule,
     report::{CaseReport, FreeRun, Report, Status},
     row::Row,
@@ -37,6 +42,16 @@ pub struct Options {
     pub matmul: Matmul,
     /// Whether kernels are used where there are some, or plain tensor ops only.
     pub path: ComputePath,
+    /// How the arrays of a capture may be stored that is a folder of NumPy files.
+    pub array_order: ArrayOrder,
+    /// Set by whoever wants the run to stop after the unit in work.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Options {
+    pub(crate) fn stop_asked(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
 }
 
 /// Runs cases one after another; `done` is called with each report as it comes.
@@ -49,7 +64,7 @@ pub fn run<B: Backend>(
     let mut report = Report::default();
     let mut dumped = HashSet::new();
     for CasePath { path, origin } in cases {
-        let case = match CaseFile::open(path) {
+        let case = match CaseFile::open_with(path, options.array_order) {
             // Two dumps of one name would leave only the second.
             Ok(case) if options.dump.is_some() && !dumped.insert(case.stem()) => {
                 let error = CheckError::DumpClash { stem: case.stem() };
@@ -62,6 +77,11 @@ pub fn run<B: Backend>(
             }
             Err(error) => CaseReport::stopped(path, Status::Unreadable, error.to_string()),
         };
+        // What a stopped case found so far is not what it would have found.
+        if options.stop_asked() {
+            report.interrupted = true;
+            break;
+        }
         done(&case);
         report.cases.push(case);
     }
@@ -92,6 +112,7 @@ pub fn run_case<B: Backend>(case: &CaseFile, options: &Options, device: &B::Devi
         component: Some(case.kind()),
         dtype: Some(case.precision()),
         precision: Some(precision),
+        weights: Some(case.weights()),
         status,
         seconds: start.elapsed().as_secs_f64(),
         ..report

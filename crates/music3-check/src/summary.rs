@@ -12,23 +12,33 @@ use crate::{
 
 /// What all outputs of one component and precision have in common.
 #[derive(Debug, Default, PartialEq)]
-struct Summary {
+pub(crate) struct Summary {
     cases: usize,
     failed: usize,
-    values: usize,
+    pub(crate) values: usize,
     identical: f64,
-    mean: f64,
-    max: f64,
-    used: f64,
+    pub(crate) mean: f64,
+    pub(crate) max: f64,
+    pub(crate) used: f64,
     controls: usize,
     control_identical: f64,
-    control_mean: f64,
-    control_max: f64,
+    pub(crate) control_mean: f64,
+    pub(crate) control_max: f64,
     refused: usize,
 }
 
 impl Summary {
-    fn add(&mut self, row: &Row) {
+    /// Returns the share equal to the bit; none where nothing was compared.
+    pub(crate) fn identical_share(&self) -> Option<f64> {
+        (self.values > 0).then(|| self.identical / self.values as f64)
+    }
+
+    /// Returns the same for upstream's own other attention kernel.
+    pub(crate) fn control_identical_share(&self) -> Option<f64> {
+        (self.controls > 0).then(|| self.control_identical / self.controls as f64)
+    }
+
+    pub(crate) fn add(&mut self, row: &Row) {
         // A pooled output is in its pool's row.
         if row.verdict == Verdict::Pooled {
             return;
@@ -68,25 +78,13 @@ pub fn render_worst(report: &Report) -> String {
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for ((kind, precision), summary) in rows {
-        let share = |identical: f64, values: usize| match values {
-            0 => "–".to_owned(),
-            _ => format!("{:.3} %", 100.0 * identical / values as f64),
-        };
         let cases = match summary.failed {
             0 => summary.cases.to_string(),
             failed => format!("{}, **{failed} failed**", summary.cases),
         };
-        let control = match summary.controls {
-            0 => "–".to_owned(),
-            values => format!(
-                "{}, {:.1e}, {:.1e}",
-                share(summary.control_identical, values),
-                summary.control_mean,
-                summary.control_max
-            ),
-        };
+        let control = render_control(summary.control_identical_share(), (summary.control_mean, summary.control_max));
         let refused = if summary.refused == 0 { "–".to_owned() } else { format!("{} outputs", summary.refused) };
-        let identical = share(summary.identical, summary.values);
+        let identical = render_share(summary.identical_share());
         let Summary { values, mean, max, used, .. } = summary;
         let name = kind.name();
         let used = 100.0 * used;
@@ -97,6 +95,19 @@ pub fn render_worst(report: &Report) -> String {
         );
     }
     text
+}
+
+/// Returns a share in percent, or a dash.
+pub(crate) fn render_share(share: Option<f64>) -> String {
+    share.map_or_else(|| "–".to_owned(), |share| format!("{:.3} %", 100.0 * share))
+}
+
+/// Returns the figures of upstream's own other attention kernel, or a dash.
+pub(crate) fn render_control(identical: Option<f64>, (mean, max): (f64, f64)) -> String {
+    match identical {
+        None => "–".to_owned(),
+        identical => format!("{}, {mean:.1e}, {max:.1e}", render_share(identical)),
+    }
 }
 
 #[cfg(test)]

@@ -152,6 +152,19 @@ impl Values {
         Self { shape, data: self.data }
     }
 
+    /// Returns the values at given places, as one row.
+    ///
+    /// # Panics
+    /// If a place is past the end.
+    pub(crate) fn picked(&self, places: &[usize]) -> Self {
+        let data = match &self.data {
+            Data::F32(values) => Data::F32(places.iter().map(|&place| values[place]).collect()),
+            Data::Bf16(values) => Data::Bf16(places.iter().map(|&place| values[place]).collect()),
+            Data::Int(values) => Data::Int(places.iter().map(|&place| values[place]).collect()),
+        };
+        Self { shape: vec![places.len()], data }
+    }
+
     /// Returns values stacked along a new first dimension, or nothing where there are none or they differ in shape or
     /// dtype.
     pub fn stacked(parts: Vec<Self>) -> Option<Self> {

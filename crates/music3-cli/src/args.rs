@@ -7,6 +7,8 @@ use music3::{ComputePath, Matmul, Precision};
 
 use crate::{bench::BenchCommand, synth::SynthArgs};
 
+use crate::verify::VerifyArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   music3 generate --demo
@@ -19,6 +21,8 @@ Examples:
       Compare this port with recorded answers of the original implementation.
   music3 bench dit --random published --repeat 5
       Time the transformer at its published size, with weights drawn on the spot.
+  music3 verify --model weights --capture song.json
+      Hold this port against the original at full dimensions; goldens/generate/capture.py records the song.
 
 Exit codes: 0 done, 1 failed, 2 cannot be done as asked, 130 stopped by Ctrl-C.";
 
@@ -38,7 +42,7 @@ Examples:
   music3 check goldens/tiny/vocoder.hop512.f32.json --backend ndarray
   music3 check goldens --precision f32 --dump computed --json > report.json
 
-Exit codes: 0 all passed, 1 one failed, 2 one cannot be read or is for an unknown component.";
+Exit codes: 0 all passed, 1 one failed, 2 one cannot be read or is for an unknown component, 130 stopped by Ctrl-C.";
 
 /// Far more than make a difference to hear.
 const MAX_STEPS: usize = 1000;
@@ -67,6 +71,8 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Write a checkpoint of random values in the published layout.
     SynthCheckpoint(SynthArgs),
+    /// Compare this port with a whole run of the original implementation on the same weights, stage by stage.
+    Verify(VerifyArgs),
 }
 
 /// Which checkpoint.

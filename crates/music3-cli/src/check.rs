@@ -10,6 +10,7 @@ use crate::{
     backends::{Selected, Task},
     failure::Failure,
     generate::no_such_folder,
+    interrupt::Interrupt,
     panics,
     terminal::{answer, say},
 };
@@ -23,18 +24,26 @@ pub(crate) fn run(args: CheckArgs) -> Result<ExitCode, Failure> {
     if cases.is_empty() {
         return Err(Failure::usage("there is no JSON file in what was named; pass case files or a folder of them"));
     }
+    let interrupt = Interrupt::listen();
     let backend = Selected::choose(args.backend)?;
+    let count = cases.len();
     let options = Options {
         precision: args.precision.map(Into::into),
         dump: args.dump,
         model: args.model,
         matmul: args.products.matmul.into(),
         path: args.products.path(),
+        stop: interrupt.flag(),
+        ..Options::default()
     };
     if !args.json {
         say(format_args!("backend {}, {} files", backend.name(), cases.len()));
     }
     let report = backend.dispatch(Checking { cases, options, json: args.json })?;
+    if report.interrupted {
+        let done = report.cases.len() + report.not_cases.len();
+        return Err(Failure::Interrupted(format!("check was stopped after {done} of {count} files")));
+    }
     if args.json { answer(report.to_json()) } else { answer(render_summary(&report).trim_end()) }?;
     Ok(ExitCode::from(report.exit_code()))
 }

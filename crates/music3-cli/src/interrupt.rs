@@ -39,6 +39,11 @@ impl Interrupt {
         interrupt
     }
 
+    /// Returns what Ctrl-C sets, for a run that looks at it by itself.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Returns whether Ctrl-C was pressed.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::SeqCst)

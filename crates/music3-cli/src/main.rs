@@ -14,6 +14,7 @@ mod panics;
 mod synth;
 mod terminal;
 mod text;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Bench(command) => bench::run(command),
         Command::SynthCheckpoint(args) => synth::run(args),
+        Command::Verify(args) => verify::run(args),
     });
     match outcome {
         Some(Ok(code)) => code,

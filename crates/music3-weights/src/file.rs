@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::de::IgnoredAny;
 
@@ -60,6 +60,28 @@ impl SafetensorsFile {
         // SAFETY: the mapping is never written to, and all reads go through slices of it whose ranges were checked
         // against its length. A file cut short by someone else while it is mapped ends the process with a bus error.
         let map = unsafe { Mmap::map(&file) }.map_err(|source| FileError::Io { path: path.clone(), source })?;
+        Self::checked(path, map)
+    }
+
+    /// Takes the bytes of a safetensors file that is on no disk; `path` says where its tensors come from.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when there is no memory for them.
+    pub fn from_bytes(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<Self, WeightsError> {
+        let path = path.into();
+        if bytes.len() < LENGTH_FIELD as usize {
+            let found = "fewer than 8 bytes";
+            return Err(FileError::Content { path, expected: "a safetensors file", found }.into());
+        }
+        let copied = MmapMut::map_anon(bytes.len()).and_then(|mut map| {
+            map.copy_from_slice(bytes);
+            map.make_read_only()
+        });
+        let map = copied.map_err(|source| FileError::Io { path: path.clone(), source })?;
+        Self::checked(path, map)
+    }
+
+    fn checked(path: PathBuf, map: Mmap) -> Result<Self, WeightsError> {
         let header = check_prefix(&path, &map)?;
         check_duplicates(&path, &map[LENGTH_FIELD as usize..header])?;
         let tensors = read_header(&path, &map)?;

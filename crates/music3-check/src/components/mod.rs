@@ -18,7 +18,7 @@ use burn::{
 };
 use music3::Precision;
 use music3_nn::Width;
-use music3_weights::{Component, Plan, Prefixed, TensorSource, load_module};
+use music3_weights::{Component, Plan, Prefixed, TensorSource, WeightsError, load_module};
 use serde_json::Value;
 
 use crate::{
@@ -111,7 +111,7 @@ impl<B: Backend> Context<'_, B> {
         width: Width,
     ) -> Result<M, CheckError> {
         let plan = Plan::new(component, config, source).map_err(|error| wrap(self.case.path(), error))?;
-        self.fill(module, &plan, source, width)
+        load(module, &plan, source, width).map_err(|error| wrap(self.case.path(), error))
     }
 
     /// Fills a part of a component from the tensors `w.*`, all of which it must use.
@@ -123,19 +123,13 @@ impl<B: Backend> Context<'_, B> {
     ) -> Result<M, CheckError> {
         let source = self.case.tensors()?.with_prefix("w.");
         let plan =
-            Plan::for_part::<B, M>(component, part, &module, &source).map_err(|error| wrap(self.case.path(), error))?;
-        self.fill(module, &plan, &source, width)
+            Plan::for_part::<B, M>(component, part, &module, &source).map_err(|source| self.part_error(source))?;
+        load(module, &plan, &source, width).map_err(|source| self.part_error(source))
     }
 
-    fn fill<M: Module<B>>(
-        &self,
-        module: M,
-        plan: &Plan,
-        source: &dyn TensorSource,
-        width: Width,
-    ) -> Result<M, CheckError> {
-        load_module::<B, M>(module, plan, source, width, &mut |_| ControlFlow::Continue(()))
-            .map_err(|error| wrap(self.case.path(), error))
+    /// A part's problems are told in the words of the component it is a part of, and the case is for the part.
+    fn part_error(&self, source: WeightsError) -> CheckError {
+        CheckError::Part { path: self.case.path().to_owned(), part: self.case.kind().name(), source }
     }
 
     /// Returns an input whose last dimension must be `last`.
@@ -178,4 +172,13 @@ impl<B: Backend> Context<'_, B> {
             }),
         }
     }
+}
+
+fn load<B: Backend, M: Module<B>>(
+    module: M,
+    plan: &Plan,
+    source: &dyn TensorSource,
+    width: Width,
+) -> Result<M, WeightsError> {
+    load_module::<B, M>(module, plan, source, width, &mut |_| ControlFlow::Continue(()))
 }

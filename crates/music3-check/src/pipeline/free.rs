@@ -10,16 +10,18 @@ use music3::{
     rng::{NoiseDtype, Randomness, TorchGenerator},
     sampling::{SAMPLING_TOP_K, sample_probabilities},
 };
+use music3_audio::StereoAudio;
 use music3_text::token_ids::{AUDIO_END, SEMANTIC_CODE_OFFSET};
 
 use super::{Replay, is_about_the_checkpoint, unreadable};
 use crate::{
     CheckError,
-    components::flow::audio_values,
-    judge::{Judge, Scale},
+    case::CaseFile,
+    judge::Judge,
     output::{DtypeRule, Met, Recorded, Widened},
     report::{FreeOutcome, FreeRun},
     row::Row,
+    values::Values,
 };
 
 /// What a free replay found out.
@@ -45,16 +47,16 @@ pub(super) fn run<B: Backend>(replay: &Replay<'_, B>) -> Result<Free, CheckError
     let finished = |outcome, detail: String| Free { run: FreeRun { outcome, gate, detail }, rows: Vec::new() };
     let expected = expected_draws(replay)?;
     let mut source = from_seed(replay);
-    let frames = match replay.frames(&mut source, &mut ()) {
+    let frames = match replay.frames(&mut source, &mut replay.stoppable()) {
         Err(error) if is_about_the_checkpoint(&error) => return Err(unreadable(case, error)),
         Ok(frames) if draws(&frames) == expected => frames,
         // Where the device draws by itself nobody sees how; a second run asks for each draw and says which one differs.
         _ => return explain(replay, expected).map(|detail| finished(FreeOutcome::Differs, detail)),
     };
-    let rows = match (case.holds("audios"), case.leaves_out("audios")) {
-        (true, _) => vec![audio_row(replay, frames, &mut source)?],
-        (false, true) => Vec::new(),
-        (false, false) => vec![
+    let rows = match (RecordedAudio::of(case)?, case.leaves_out("audios")) {
+        (Some(recorded), _) => vec![audio_row(replay, recorded, frames, &mut source)?],
+        (None, true) => Vec::new(),
+        (None, false) => vec![
             Row::new("audios (free)", "capture", "f32")
                 .failed("the capture holds no `audios`, and its `omitted` does not name them"),
         ],
@@ -80,7 +82,7 @@ fn draws<B: Backend>(frames: &Frames<B>) -> Vec<i64> {
 /// Says where a run from the seed leaves upstream's, and by how narrow a margin.
 fn explain<B: Backend>(replay: &Replay<'_, B>, expected: Vec<i64>) -> Result<String, CheckError> {
     let mut watched = Watched::new(replay, expected);
-    match (replay.frames(&mut watched, &mut ()), watched.verdict()) {
+    match (replay.frames(&mut watched, &mut replay.stoppable()), watched.verdict()) {
         (Err(error), _) if is_about_the_checkpoint(&error) => Err(unreadable(replay.case, error)),
         (_, Err(difference)) => Ok(difference),
         (Err(error), Ok(())) => Ok(format!("it stopped: {error}")),
@@ -88,22 +90,62 @@ fn explain<B: Backend>(replay: &Replay<'_, B>, expected: Vec<i64>) -> Result<Str
     }
 }
 
+/// The audio that a capture holds: all of it, or every few samples.
+struct RecordedAudio {
+    name: String,
+    every: usize,
+}
+
+impl RecordedAudio {
+    /// # Errors
+    /// A name that gives no number of samples.
+    fn of(case: &CaseFile) -> Result<Option<Self>, CheckError> {
+        const THINNED: &str = "audios_every_";
+        if case.holds("audios") {
+            return Ok(Some(Self { name: "audios".to_owned(), every: 1 }));
+        }
+        if !case.has_tensors() {
+            return Ok(None);
+        }
+        let file = case.tensors()?;
+        let Some(name) = file.names().find(|name| name.starts_with(THINNED)) else { return Ok(None) };
+        match name[THINNED.len()..].parse() {
+            Ok(every) if every > 0 => Ok(Some(Self { name: name.to_owned(), every })),
+            _ => Err(CheckError::Name {
+                path: file.path().to_owned(),
+                name: name.to_owned(),
+                problem: "expected audios_every_ and a number of samples",
+            }),
+        }
+    }
+
+    /// Returns the same samples of audio that was made here.
+    fn same_of(&self, audio: &StereoAudio) -> Values {
+        let channels = audio.channels();
+        let kept: Vec<f32> = channels.iter().flat_map(|channel| channel.iter().step_by(self.every).copied()).collect();
+        let samples = kept.len() / channels.len();
+        Values::f32(kept, [1, channels.len(), samples])
+    }
+}
+
 /// Compares the audio that the same codes and the seed's own noise lead to.
 fn audio_row<B: Backend>(
     replay: &Replay<'_, B>,
+    recorded: RecordedAudio,
     frames: Frames<B>,
     noise: &mut dyn NoiseSource,
 ) -> Result<Row, CheckError> {
     let case = replay.case;
-    let audio = replay.audio(frames, noise, &mut ()).map_err(|error: SongError| case.stopped(error))?;
-    let upstream = case.stored("audios")?;
-    let recorded = Recorded { reference: "capture", upstream, default: None, single: None };
-    let ours = Some(audio_values(&audio));
-    let row = match recorded.meet("audios", ours, DtypeRule::Chosen, Widened::No) {
-        Met::Floats(output) => Judge::new(case, Scale::Reduced).alone(&output),
+    let audio = replay.audio(frames, noise, &mut replay.stoppable()).map_err(|error: SongError| case.stopped(error))?;
+    let RecordedAudio { name, .. } = &recorded;
+    let ours = Some(recorded.same_of(&audio));
+    let upstream = case.stored(name)?;
+    let met = Recorded { reference: "capture", upstream, default: None, single: None };
+    let row = match met.meet(name, ours, DtypeRule::Chosen, Widened::No) {
+        Met::Floats(output) => Judge::new(case, replay.scale()).alone(&output),
         Met::Wrong(row) | Met::Ints { row, .. } => row,
     };
-    Ok(Row { name: "audios (free)".to_owned(), ..row })
+    Ok(Row { name: format!("{name} (free)"), ..row })
 }
 
 /// Compares the first exponentials of seed 0 that a capture holds with ours.

@@ -18,6 +18,7 @@ fn help_shows_commands_that_work() {
         &["generate", "--help"],
         &["check", "--help"],
         &["inspect", "--help"],
+        &["verify", "--help"],
         &["synth-checkpoint", "--help"],
         &["bench", "--help"],
         &["bench", "song", "--help"],

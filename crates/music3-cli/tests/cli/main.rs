@@ -6,3 +6,4 @@ mod program;
 mod refusals;
 mod songs;
 mod synth;
+mod verify;
