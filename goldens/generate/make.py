@@ -28,6 +28,7 @@ WHOLE = {
     "prompts": "text",
     "tables": "tables",
     "captures": "captures",
+    "demo_codes": "demo",
     "ops": "ops",
 }
 GOLDENS = Path(__file__).resolve().parent.parent
