@@ -86,6 +86,13 @@ impl Estimate {
         Self { stages: [sizes.autoregressive(), sizes.flow(), sizes.vocoder()] }
     }
 
+    /// Returns the estimate of the acoustic half alone: the autoregressive stage needs nothing.
+    #[must_use]
+    pub fn of_rendering(mut self) -> Self {
+        self.stages[0] = StageEstimate { weight_bytes: 0, work_bytes: 0, flop: 0.0, ..self.stages[0] };
+        self
+    }
+
     /// Returns the stage that needs most memory and its need.
     pub fn peak(&self) -> (Stage, u64) {
         let need = |stage: &StageEstimate| stage.weight_bytes + stage.work_bytes + OVERHEAD_BYTES;

@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn numbers_have_the_moments_of_their_distributions() {
         let count = 200_000;
-        let mean = |values: &[f32], power: i32| values.iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / count as f64;
+        let mean =
+            |values: &[f32], power: i32| values.iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / count as f64;
         // Four standard errors of each moment.
         let error = |variance: f64| 4.0 * (variance / f64::from(count)).sqrt();
         let drawn = exponentials(&mut CounterGenerator::new(1), FRAME, count as usize);
