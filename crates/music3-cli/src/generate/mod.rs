@@ -47,9 +47,10 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode, Failure> {
     // 4. What became of it.
     let verdicts = Verdicts {
         again: order.again.as_ref().map(|again| Sameness::of(&made.song, &written.wav_sha256, &again.recipe.outcome)),
-        upstream: match order.checkpoint {
-            Source::Demo => demo::compare_with_upstream(&order.request, order.precision, &made.song),
-            Source::Folder(_) => None,
+        // Only codes that this run has drawn say something about it.
+        upstream: match (&order.checkpoint, &order.frames) {
+            (Source::Demo, None) => demo::compare_with_upstream(&order.request, order.precision, &made.song),
+            _ => None,
         },
     };
     let report = Report::new(&order, backend, &made, verdicts);

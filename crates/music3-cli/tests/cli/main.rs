@@ -1,6 +1,9 @@
 //! The `music3` program from outside: arguments in; files, output and exit codes out.
 
+mod again;
 mod answers;
+#[cfg(unix)]
+mod failures;
 mod program;
 mod refusals;
 mod songs;
