@@ -132,6 +132,11 @@ impl SavedFrames {
         self.hiddens.shape[1]
     }
 
+    /// Returns the bytes that they take on the host.
+    pub fn bytes(&self) -> u64 {
+        self.hiddens.bytes.len() as u64
+    }
+
     /// Checks that they are frames of a model of these dimensions.
     ///
     /// # Errors

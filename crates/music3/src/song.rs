@@ -133,11 +133,12 @@ impl<B: Backend> Music3<B> {
         Ok(Estimate::new(&self.checkpoint, &self.configs, self.options.precision, size, storage))
     }
 
-    /// Estimates what rendering frames needs.
-    pub fn estimate_rendering(&self, frames: usize, steps: usize) -> Estimate {
-        let size = RunSize { prompt_tokens: 0, max_frames: frames, steps };
+    /// Estimates what rendering saved frames needs.
+    pub fn estimate_rendering(&self, saved: &SavedFrames, steps: usize) -> Estimate {
+        let size = RunSize { prompt_tokens: 0, max_frames: saved.count(), steps };
         let storage = Bf16Storage::of::<B>(&self.device);
-        Estimate::new(&self.checkpoint, &self.configs, self.options.precision, size, storage).of_rendering()
+        let precision = self.options.precision;
+        Estimate::new(&self.checkpoint, &self.configs, precision, size, storage).of_rendering(saved.bytes())
     }
 
     /// Makes a song; its random numbers are those of the request's seed.

@@ -44,7 +44,7 @@ impl Announcer<'_> {
             Some(saved) => {
                 saved.refuse_other_model(music.configs()).map_err(music3::SongError::from)?;
                 let (frames, path) = (saved.count(), saved.path().display());
-                (format!("{frames} frames from {path}"), music.estimate_rendering(frames, request.steps))
+                (format!("{frames} frames from {path}"), music.estimate_rendering(saved, request.steps))
             }
         };
         if self.order.speaks() {

@@ -52,8 +52,8 @@ impl Task for Making<'_> {
         let song = {
             let mut listener = OnProgress(|progress: Progress| -> ControlFlow<()> { follow.progress(progress) });
             match &self.order.frames {
-                None => self.from_texts(&music, &fingerprint, &mut listener),
-                Some(saved) => self.from_frames(&music, saved, &mut listener),
+                None => self.song_of_texts(&music, &fingerprint, &mut listener),
+                Some(saved) => self.song_of_frames(&music, saved, &mut listener),
             }
         };
         follow.end();
@@ -62,7 +62,7 @@ impl Task for Making<'_> {
 }
 
 impl Making<'_> {
-    fn from_texts<B: Backend>(
+    fn song_of_texts<B: Backend>(
         &self,
         music: &Music3<B>,
         fingerprint: &str,
@@ -93,7 +93,7 @@ impl Making<'_> {
         Ok(song)
     }
 
-    fn from_frames<B: Backend>(
+    fn song_of_frames<B: Backend>(
         &self,
         music: &Music3<B>,
         saved: &SavedFrames,
