@@ -29,6 +29,7 @@ WHOLE = {
     "tables": "tables",
     "captures": "captures",
     "songs": "songs",
+    "demo_codes": "demo",
     "ops": "ops",
 }
 GOLDENS = Path(__file__).resolve().parent.parent

@@ -1,17 +1,13 @@
 //! WAV files: written whole or not at all.
-//!
-//! A file is written beside its final name, completed, brought to the disk and then renamed. Whatever stops that, power
-//! cuts included, the final name holds what it held before, or the whole song.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Seek, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 
 use hound::{WavReader, WavSpec, WavWriter};
-use tempfile::{Builder, NamedTempFile};
 
 use crate::audio::StereoAudio;
-use crate::error::{AudioError, folder_of};
+use crate::error::AudioError;
+use crate::staged::Staged;
 
 /// Room that the chunks around the samples may take in a WAV file, whose size field has 32 bits.
 const MAX_HEADER_BYTES: u64 = 256;
@@ -53,23 +49,16 @@ impl SampleFormat {
 /// # Errors
 /// The file cannot be written, or the audio holds a NaN or an infinity. Nothing new is left behind then.
 pub fn write_wav(path: &Path, audio: &StereoAudio, format: SampleFormat) -> Result<(), AudioError> {
-    check_samples(path, audio, format)?;
-    let mut beside = create_beside(path)?;
-    let failed = |cause| AudioError::Write { path: path.to_owned(), cause };
-    write_samples(beside.as_file_mut(), audio, format).map_err(io_error).map_err(failed)?;
-    beside.as_file().sync_all().map_err(failed)?;
-    beside.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    stage_wav(path, audio, format)?.complete()
 }
 
-/// Checks that a file can be written under that name, for an early refusal: the folder exists and lets files be made,
-/// and nothing but a file has the name. Nothing is changed.
+/// Writes the audio beside its final name, which [`Staged::complete`] gives it. See [`write_wav`].
 ///
 /// # Errors
-/// What [`write_wav`] would say.
-pub fn check_writable(path: &Path) -> Result<(), AudioError> {
-    // The file is deleted when it goes out of scope.
-    create_beside(path).map(drop)
+/// As [`write_wav`].
+pub fn stage_wav(path: &Path, audio: &StereoAudio, format: SampleFormat) -> Result<Staged, AudioError> {
+    check_samples(path, audio, format)?;
+    Staged::write(path, |file| write_samples(file, audio, format).map_err(io_error))
 }
 
 /// Returns the audio of a stereo WAV file of integers of up to 32 bits, or of 32-bit floats.
@@ -119,29 +108,6 @@ fn check_samples(path: &Path, audio: &StereoAudio, format: SampleFormat) -> Resu
     Ok(())
 }
 
-/// Creates the file that will be renamed to `path`, in the same folder, after looking at what already has the name.
-fn create_beside(path: &Path) -> Result<NamedTempFile, AudioError> {
-    let failed = |cause| AudioError::Write { path: path.to_owned(), cause };
-    let ends_like_a_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
-    if path.file_name().is_none() || ends_like_a_folder {
-        return Err(AudioError::NamesAFolder { path: path.to_owned() });
-    }
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Err(AudioError::NamesAFolder { path: path.to_owned() }),
-        // Renaming over a device would replace it.
-        Ok(found) if !found.is_file() => return Err(AudioError::NotAFile { path: path.to_owned() }),
-        // A missing folder shows below.
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    Builder::new().prefix(".music3-").suffix(".part").make_in(folder_of(path), create_new).map_err(failed)
-}
-
-/// Creates a file with the permissions of any other new file, where the temporary file's own default is its owner's only.
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).open(path)
-}
-
 fn write_samples<W: Write + Seek>(file: W, audio: &StereoAudio, format: SampleFormat) -> hound::Result<()> {
     let spec = WavSpec {
         channels: 2,
@@ -177,6 +143,8 @@ fn io_error(error: hound::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
 
     /// Takes so many bytes and no more.

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use music3::{ComputePath, Matmul, Precision};
+use music3::{ComputePath, Matmul, Precision, rng::Rng};
 
-use crate::{bench::BenchCommand, synth::SynthArgs};
-
-use crate::verify::VerifyArgs;
+pub(crate) use crate::again_args::AgainArgs;
+use crate::{bench::BenchCommand, synth::SynthArgs, verify::VerifyArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +31,9 @@ Examples:
   music3 generate --demo --max-seconds 10 --seed 7 --output noise.wav
   music3 generate --model weights --caption \"slow folk ballad, male voice\" --lyrics-file song.txt --max-seconds 90
   cat song.txt | music3 generate --model weights --caption \"punk, fast\" --lyrics-file - --json
+  music3 generate --recipe song.json
+  music3 generate --model weights --caption folk --lyrics la --save-codes song.frames
+  music3 generate --model weights --from-codes song.frames --steps 60 --precision f32 --output better.wav
 
 Lyrics have a tag such as [verse], [chorus] or [bridge] on a line of its own above the lines it is for.
 The published weights are MiniMaxAI/MiniMax-Music3 (28.5 GB); README.md says how to get them.";
@@ -77,7 +79,8 @@ pub(crate) enum Command {
 
 /// Which checkpoint.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("checkpoint").required(true).args(["demo", "model"]))]
+#[command(group = ArgGroup::new("checkpoint").args(["demo", "model"]))]
+#[command(group = ArgGroup::new("origin").required(true).multiple(true).args(["demo", "model", "recipe"]))]
 pub(crate) struct CheckpointArgs {
     /// Use the demo model that the program carries. It is tiny and random: every stage runs, and the result is noise.
     #[arg(long)]
@@ -93,10 +96,10 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) checkpoint: CheckpointArgs,
     /// Describe the music: genre, mood, voices, instruments [default with --demo: a folk song].
-    #[arg(long, value_name = "TEXT", required_unless_present = "demo", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", required_unless_present_any = ["demo", "recipe", "from_codes"], allow_hyphen_values = true)]
     pub(crate) caption: Option<String>,
     /// The words to sing [default with --demo: a verse].
-    #[arg(long, value_name = "TEXT", required_unless_present_any = ["demo", "lyrics_file"], allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", required_unless_present_any = ["demo", "lyrics_file", "recipe", "from_codes"], allow_hyphen_values = true)]
     pub(crate) lyrics: Option<String>,
     /// Read the words from a UTF-8 text file; - is standard input.
     #[arg(long, value_name = "FILE")]
@@ -107,25 +110,31 @@ pub(crate) struct GenerateArgs {
     /// Length at most; the model may end earlier, and 360 is the limit [default: 60, with --demo 4].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub(crate) max_seconds: Option<f64>,
-    /// Steps of the flow per window of 8 seconds; fewer is faster and rougher.
-    #[arg(long, value_name = "N", default_value_t = 30, allow_negative_numbers = true, value_parser = steps)]
-    pub(crate) steps: usize,
-    /// Start of the random numbers; the same seed gives the same song.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = seed)]
-    pub(crate) seed: u64,
-    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = backend, help = BACKEND_HELP)]
-    pub(crate) backend: BackendArg,
-    /// How values are stored. mixed is as published: language model in bf16, the rest in f32.
-    #[arg(long, value_enum, default_value_t = PrecisionArg::Mixed)]
-    pub(crate) precision: PrecisionArg,
+    /// Steps of the flow per window of 8 seconds; fewer is faster and rougher [default: 30].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = steps)]
+    pub(crate) steps: Option<usize>,
+    /// Start of the random numbers; the same seed gives the same song [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
+    pub(crate) seed: Option<u64>,
+    /// Where the random numbers come from [default: torch].
+    #[arg(long, value_enum)]
+    pub(crate) rng: Option<RngArg>,
+    #[arg(long, value_name = "BACKEND", value_parser = backend, help = format!("{BACKEND_HELP} [default: auto]"))]
+    pub(crate) backend: Option<BackendArg>,
+    /// How values are stored [default: mixed]. mixed is as published: language model in bf16, the rest in f32.
+    #[arg(long, value_enum)]
+    pub(crate) precision: Option<PrecisionArg>,
     #[command(flatten)]
     pub(crate) products: ProductArgs,
     /// Memory that the run may use, in GB; a run that needs more is refused [default: what is free].
     #[arg(long, value_name = "GB", allow_negative_numbers = true, value_parser = gigabytes)]
     pub(crate) memory: Option<u64>,
-    /// The WAV file to write. Nothing appears under this name before the song is complete.
-    #[arg(short, long, value_name = "FILE", default_value = "song.wav")]
-    pub(crate) output: PathBuf,
+    /// The WAV file to write [default: song.wav; with --recipe, a name made of the recipe's]. Nothing appears under this
+    /// name before the song is complete.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
     /// Print nothing but errors, and the path of the song.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -191,16 +200,26 @@ pub(crate) const BACKEND_HELP: &str = "Where to compute: flex (fast, any CPU), n
 /// How products are computed, for every command that runs a model.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ProductArgs {
-    /// How f32 products are computed on a GPU. strict is exact; split is nearly as exact, on the tensor cores; tf32 is
-    /// rougher and faster.
-    #[arg(long, value_enum, default_value_t = MatmulArg::Strict)]
-    pub(crate) matmul: MatmulArg,
+    /// How f32 products are computed on a GPU [default: strict]. strict is exact; split is nearly as exact, on the tensor
+    /// cores; tf32 is rougher and faster.
+    #[arg(long, value_enum)]
+    pub(crate) matmul: Option<MatmulArg>,
     /// Compute with plain tensor ops instead of this program's own kernels: slower, for comparing.
     #[arg(long)]
     pub(crate) reference: bool,
 }
 
 impl ProductArgs {
+    /// Returns how f32 products are to be computed.
+    pub(crate) fn matmul(self) -> Matmul {
+        self.matmul.unwrap_or_default().into()
+    }
+
+    /// Returns these choices, with those of the command line in their place where it makes one.
+    pub(crate) fn overridden_by(self, line: Self) -> Self {
+        Self { matmul: line.matmul.or(self.matmul), reference: line.reference || self.reference }
+    }
+
     /// Returns the form of the model's ops that was asked for.
     pub(crate) fn path(self) -> ComputePath {
         if self.reference { ComputePath::Plain } else { ComputePath::Kernels }
@@ -238,6 +257,24 @@ pub(crate) enum PrecisionArg {
     F32,
     /// Everything bf16.
     Bf16,
+}
+
+/// Where the random numbers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RngArg {
+    /// Torch's CPU generator: a seed means the song that it means upstream.
+    Torch,
+    /// A counter-based generator: no draw of a song depends on another.
+    Counter,
+}
+
+impl From<RngArg> for Rng {
+    fn from(rng: RngArg) -> Self {
+        match rng {
+            RngArg::Torch => Self::Torch,
+            RngArg::Counter => Self::Counter,
+        }
+    }
 }
 
 impl From<PrecisionArg> for Precision {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: CheckArgs) -> Result<ExitCode, Failure> {
         precision: args.precision.map(Into::into),
         dump: args.dump,
         model: args.model,
-        matmul: args.products.matmul.into(),
+        matmul: args.products.matmul(),
         path: args.products.path(),
         stop: interrupt.flag(),
         ..Options::default()

@@ -3,7 +3,7 @@
 use std::{fmt::Display, process::ExitCode};
 
 use clap::error::ErrorKind;
-use music3::{SongError, audio::AudioError};
+use music3::{FramesError, SongError, audio::AudioError};
 use music3_text::TextError;
 
 use crate::terminal::say;
@@ -62,6 +62,7 @@ impl From<SongError> for Failure {
         };
         let message = format!("{}{remedy}", chain(&error));
         match error {
+            SongError::Frames(FramesError::OtherModel { .. } | FramesError::Code { .. }) => Self::Usage(message),
             SongError::Text(TextError::Blank { .. } | TextError::ControlToken { .. } | TextError::TooLong { .. })
             | SongError::Duration(_)
             | SongError::NoSteps => Self::Usage(message),

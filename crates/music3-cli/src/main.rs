@@ -1,5 +1,6 @@
 //! The `music3` program: parse, run, exit code.
 
+mod again_args;
 mod args;
 mod backends;
 mod bench;

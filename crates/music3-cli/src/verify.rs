@@ -74,7 +74,7 @@ pub(crate) fn run(args: VerifyArgs) -> Result<ExitCode, Failure> {
         precision: args.precision.map(Into::into),
         model: Some(ready.model.clone()),
         array_order: if args.column_major { ArrayOrder::EitherMajor } else { ArrayOrder::RowMajor },
-        matmul: args.products.matmul.into(),
+        matmul: args.products.matmul(),
         path: args.products.path(),
         stop: interrupt.flag(),
         ..Options::default()

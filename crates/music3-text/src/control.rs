@@ -10,7 +10,8 @@ use std::fmt;
 use crate::lyrics::kept_part;
 
 /// What happens to a control token spelled in the caption or in the lyrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ControlTokens {
     /// The prompt is refused; the error says where the token stands.
     #[default]

@@ -30,6 +30,13 @@ pub struct SafetensorsFile {
     path: PathBuf,
     map: Mmap,
     tensors: BTreeMap<String, Stored>,
+    notes: BTreeMap<String, String>,
+}
+
+/// What a header says: its tensors, and the notes under `__metadata__`.
+struct Header {
+    tensors: BTreeMap<String, Stored>,
+    notes: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -84,13 +91,18 @@ impl SafetensorsFile {
     fn checked(path: PathBuf, map: Mmap) -> Result<Self, WeightsError> {
         let header = check_prefix(&path, &map)?;
         check_duplicates(&path, &map[LENGTH_FIELD as usize..header])?;
-        let tensors = read_header(&path, &map)?;
-        Ok(Self { path, map, tensors })
+        let Header { tensors, notes } = read_header(&path, &map)?;
+        Ok(Self { path, map, tensors, notes })
     }
 
     /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The note of this name that the file's writer left in its header.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        self.notes.get(name).map(String::as_str)
     }
 
     /// The names of its tensors, in order.
@@ -219,7 +231,7 @@ fn check_prefix(path: &Path, map: &[u8]) -> Result<usize, FileError> {
 }
 
 /// Parses the header with the format's own crate, which checks dtypes, shapes and offsets.
-fn read_header(path: &Path, map: &[u8]) -> Result<BTreeMap<String, Stored>, FileError> {
+fn read_header(path: &Path, map: &[u8]) -> Result<Header, FileError> {
     let (header, metadata) = match SafeTensors::read_metadata(map) {
         Ok(read) => read,
         Err(SafeTensorError::MetadataIncompleteBuffer) => return Err(data_length(path, map)),
@@ -234,7 +246,8 @@ fn read_header(path: &Path, map: &[u8]) -> Result<BTreeMap<String, Stored>, File
         let range = start + begin..start + end;
         (name, Stored { dtype: info.dtype, shape: info.shape.clone(), range })
     });
-    Ok(stored.collect())
+    let notes = metadata.metadata().iter().flatten().map(|(name, note)| (name.clone(), note.clone()));
+    Ok(Header { notes: notes.collect(), tensors: stored.collect() })
 }
 
 /// Says how many bytes are missing or too many, which the format's crate does not.

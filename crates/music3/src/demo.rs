@@ -9,15 +9,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use music3_nn::Width;
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::error::SongError;
+use crate::{
+    autoregressive::FinishReason, error::SongError, fingerprint::hex, precision::Precision, request::SongRequest,
+    rng::Rng, song::Song,
+};
 
 /// The packed checkpoint.
 static ARCHIVE: &[u8] = include_bytes!("../../../goldens/demo/demo-checkpoint.tar.gz");
 
 /// Its SHA-256, written by the script that made it.
 static ARCHIVE_SHA256: &str = include_str!("../../../goldens/demo/demo-checkpoint.sha256");
+
+/// What upstream draws on it, written by `goldens/generate/demo_codes.py`.
+static UPSTREAM_CODES: &str = include_str!("../../../goldens/demo/demo-codes.json");
 
 /// More than any packed checkpoint of this project holds; an archive that unpacks to more is refused.
 const MAX_UNPACKED_BYTES: u64 = 1 << 30;
@@ -33,6 +41,64 @@ pub fn unpack() -> Result<PathBuf, SongError> {
         return Err(SongError::WrongHash { found, expected });
     }
     unpack_bytes(ARCHIVE, &cache_folder()?, "demo")
+}
+
+/// How a song's codes compare with upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamCodes {
+    /// Every code of every frame is the same, and the songs end alike.
+    Equal {
+        /// Frames that were compared.
+        frames: usize,
+    },
+    /// A frame differs, or one of the songs is longer.
+    DifferFrom {
+        /// The first frame that differs, from 1.
+        frame: usize,
+    },
+}
+
+/// The recorded runs of upstream.
+#[derive(Deserialize)]
+struct Recorded {
+    caption: String,
+    lyrics: String,
+    max_seconds: f64,
+    seed: u64,
+    rng: Rng,
+    bf16: RecordedCodes,
+    f32: RecordedCodes,
+}
+
+/// One run: a row of codes per decode step, of which the first is no frame.
+#[derive(Deserialize)]
+struct RecordedCodes {
+    ended_by_end_token: bool,
+    codes: Vec<Vec<u32>>,
+}
+
+/// Compares a song that the demo checkpoint made with the one that upstream makes from the same request, under MATH
+/// attention; `None` if no such run of upstream is recorded. The codes do not depend on the number of steps.
+pub fn compare_with_upstream(request: &SongRequest, precision: Precision, song: &Song) -> Option<UpstreamCodes> {
+    let recorded: Recorded = serde_json::from_str(UPSTREAM_CODES).expect("a file of this build, which a test reads");
+    let asked = (&request.caption, &request.lyrics, request.max_seconds, request.seed, request.rng);
+    if asked != (&recorded.caption, &recorded.lyrics, recorded.max_seconds, recorded.seed, recorded.rng) {
+        return None;
+    }
+    let upstream = match precision.autoregressive() {
+        Width::Bf16 => recorded.bf16,
+        Width::F32 => recorded.f32,
+    };
+    let frames = &upstream.codes[1..];
+    let differing = song.codes.iter().zip(frames).position(|(ours, upstream)| ours != upstream);
+    let ended = song.finish == FinishReason::EndToken;
+    Some(match differing {
+        Some(index) => UpstreamCodes::DifferFrom { frame: index + 1 },
+        None if song.codes.len() == frames.len() && ended == upstream.ended_by_end_token => {
+            UpstreamCodes::Equal { frames: frames.len() }
+        }
+        None => UpstreamCodes::DifferFrom { frame: song.codes.len().min(frames.len()) + 1 },
+    })
 }
 
 /// Unpacks a `.tar.gz` of a checkpoint into the user's cache folder, if it is not there intact already, and returns its
@@ -119,10 +185,6 @@ fn for_each_file(archive: &[u8], mut each: impl FnMut(&Path, &[u8]) -> io::Resul
     Ok(true)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +224,59 @@ mod tests {
         let packed = archive(&[("a/model.bin", &[7; 5000])]);
         assert!(unpack_bytes(&packed[..packed.len() / 2], cache.path(), "x").is_err());
         assert_eq!(fs::read_dir(cache.path()).expect("the cache").count(), 0, "nothing is left");
+    }
+
+    fn recorded() -> Recorded {
+        serde_json::from_str(UPSTREAM_CODES).expect("recorded codes")
+    }
+
+    fn song(codes: Vec<Vec<u32>>, finish: FinishReason) -> Song {
+        let audio = music3_audio::StereoAudio::new([vec![0.0], vec![0.0]], 44_100);
+        Song { audio, codes, finish, prompt_tokens: None, timings: Vec::new() }
+    }
+
+    #[test]
+    fn codes_are_called_equal_only_if_all_are() {
+        let request = SongRequest { max_seconds: 4.0, ..SongRequest::new(recorded().caption, recorded().lyrics) };
+        let codes = recorded().f32.codes[1..].to_vec();
+        let compare =
+            |codes: Vec<Vec<u32>>, finish| compare_with_upstream(&request, Precision::F32, &song(codes, finish));
+        let cap = FinishReason::FrameCap;
+        assert_eq!(compare(codes.clone(), cap), Some(UpstreamCodes::Equal { frames: 100 }));
+        for (frame, codebook) in [(0, 0), (57, 7), (99, 3)] {
+            let mut other = codes.clone();
+            other[frame][codebook] += 1;
+            assert_eq!(compare(other, cap), Some(UpstreamCodes::DifferFrom { frame: frame + 1 }));
+        }
+        assert_eq!(compare(codes[..60].to_vec(), cap), Some(UpstreamCodes::DifferFrom { frame: 61 }));
+        let end = FinishReason::EndToken;
+        assert_eq!(compare(codes.clone(), end), Some(UpstreamCodes::DifferFrom { frame: 101 }));
+        let longer = [codes.clone(), codes[..1].to_vec()].concat();
+        assert_eq!(compare(longer, cap), Some(UpstreamCodes::DifferFrom { frame: 101 }));
+        // bf16 and f32 agree for a while and then do not: the one asked for is compared.
+        let bf16 = recorded().bf16.codes[1..].to_vec();
+        assert_ne!(bf16, codes);
+        let mixed = compare_with_upstream(&request, Precision::Mixed, &song(bf16, cap));
+        assert_eq!(mixed, Some(UpstreamCodes::Equal { frames: 100 }));
+    }
+
+    #[test]
+    fn other_requests_are_not_compared() {
+        let base = SongRequest { max_seconds: 4.0, ..SongRequest::new(recorded().caption, recorded().lyrics) };
+        let nothing = song(Vec::new(), FinishReason::FrameCap);
+        let others = [
+            SongRequest { seed: 1, ..base.clone() },
+            SongRequest { max_seconds: 3.0, ..base.clone() },
+            SongRequest { rng: Rng::Counter, ..base.clone() },
+            SongRequest { caption: "punk".into(), ..base.clone() },
+            SongRequest { lyrics: "la".into(), ..base.clone() },
+        ];
+        for request in others {
+            assert_eq!(compare_with_upstream(&request, Precision::Mixed, &nothing), None);
+        }
+        let steps = SongRequest { steps: 1, ..base };
+        let found = compare_with_upstream(&steps, Precision::Mixed, &nothing);
+        assert_eq!(found, Some(UpstreamCodes::DifferFrom { frame: 1 }));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use music3_model::ConfigError;
 use music3_text::{TextError, duration::DurationError};
 use music3_weights::WeightsError;
 
+use crate::{frames_error::FramesError, recipe::RecipeError};
+
 /// A part of a run, in the order they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -135,6 +137,21 @@ pub enum SongError {
     Cancelled {
         /// Where it was.
         stage: Stage,
+    },
+    /// A file of frames.
+    #[error(transparent)]
+    Frames(#[from] FramesError),
+    /// A recipe.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// A file of the checkpoint cannot be read for its fingerprint.
+    #[error("{}: cannot be read", .path.display())]
+    Fingerprint {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
     },
     /// Samples could not be put together.
     #[error(transparent)]

@@ -86,6 +86,16 @@ impl Estimate {
         Self { stages: [sizes.autoregressive(), sizes.flow(), sizes.vocoder()] }
     }
 
+    /// Returns the estimate of the acoustic half alone: the autoregressive stage needs nothing, and what it left,
+    /// `kept_bytes` on the host, stays beside the others.
+    #[must_use]
+    pub fn of_rendering(mut self, kept_bytes: u64) -> Self {
+        let [autoregressive, acoustic @ ..] = &mut self.stages;
+        *autoregressive = StageEstimate { weight_bytes: 0, work_bytes: 0, flop: 0.0, ..*autoregressive };
+        acoustic.iter_mut().for_each(|stage| stage.work_bytes += kept_bytes);
+        self
+    }
+
     /// Returns the stage that needs most memory and its need.
     pub fn peak(&self) -> (Stage, u64) {
         let need = |stage: &StageEstimate| stage.weight_bytes + stage.work_bytes + OVERHEAD_BYTES;

@@ -9,14 +9,19 @@ mod configs;
 pub mod demo;
 mod error;
 mod estimate;
+mod fingerprint;
 pub mod flow;
+mod frames_error;
+mod load;
 mod picker;
 mod precision;
 mod progress;
+mod recipe;
 mod request;
 pub mod rng;
 mod sampler;
 pub mod sampling;
+mod saved_frames;
 pub mod schedule;
 mod song;
 mod speed;
@@ -28,6 +33,7 @@ pub use autoregressive::FinishReason;
 pub use configs::ModelConfigs;
 pub use error::{SongError, Stage};
 pub use estimate::{Bf16Storage, Estimate, RunSize, StageEstimate};
+pub use frames_error::FramesError;
 /// Audio in memory, its levels, and WAV files.
 pub use music3_audio as audio;
 #[cfg(feature = "cuda")]
@@ -36,7 +42,11 @@ pub use music3_nn::{ComputePath, DeviceReport, Matmul, device_report};
 pub use music3_text::ControlTokens;
 pub use precision::Precision;
 pub use progress::{Listener, OnProgress, Progress, Tap};
+pub use recipe::{
+    FramesFile, ModelSource, Outcome, Recipe, RecipeError, RecipeModel, RecipeParts, codes_sha256, file_sha256,
+};
 pub use request::{DEFAULT_MAX_SECONDS, SongRequest};
 pub use sampler::Sampler;
+pub use saved_frames::{FramesOrigin, SavedFrames, stage_frames};
 pub use song::{Music3, Options, Song, SongSource, StageTiming};
 pub use speed::Speed;

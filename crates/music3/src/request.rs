@@ -2,10 +2,11 @@
 
 use music3_text::{ControlTokens, duration::frames_for_duration, validate_text};
 
-use crate::{error::SongError, schedule};
+use crate::{error::SongError, rng::Rng, schedule};
 
 /// Everything that decides what a song is, apart from the model and the machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SongRequest {
     /// Description of the music: genre, mood, voices, instruments.
     pub caption: String,
@@ -17,6 +18,8 @@ pub struct SongRequest {
     pub steps: usize,
     /// Start of the random numbers.
     pub seed: u64,
+    /// Where the random numbers come from.
+    pub rng: Rng,
     /// What happens to control tokens spelled in the lyrics.
     pub control_tokens: ControlTokens,
 }
@@ -25,7 +28,7 @@ pub struct SongRequest {
 pub const DEFAULT_MAX_SECONDS: f64 = 60.0;
 
 impl SongRequest {
-    /// Returns a request with upstream's defaults: 60 s, 30 steps; seed 0.
+    /// Returns a request with upstream's defaults: 60 s, 30 steps; seed 0 of torch's generator.
     pub fn new(caption: impl Into<String>, lyrics: impl Into<String>) -> Self {
         Self {
             caption: caption.into(),
@@ -33,6 +36,7 @@ impl SongRequest {
             max_seconds: DEFAULT_MAX_SECONDS,
             steps: schedule::DEFAULT_STEPS,
             seed: 0,
+            rng: Rng::Torch,
             control_tokens: ControlTokens::Refuse,
         }
     }

@@ -4,9 +4,9 @@ use music3_nn::Width;
 use music3_text::token_ids::{AUDIO_END, SEMANTIC_CODE_OFFSET, SEMANTIC_CODES};
 
 use crate::{
-    autoregressive::CodeSource,
+    autoregressive::{CodeSource, FinishReason},
     flow::NoiseSource,
-    rng::{NoiseDtype, Randomness, multinomial, multinomial_sparse},
+    rng::{NoiseDtype, Place, Randomness, multinomial, multinomial_sparse},
     sampling::{SAMPLING_TOP_K, sample_probabilities},
 };
 
@@ -26,10 +26,30 @@ impl<R: Randomness> Sampler<R> {
     pub fn new(randomness: R, vocab_size: usize) -> Self {
         Self { randomness, vocab_size, after_semantic: None }
     }
+
+    /// Passes over the draws that these frames took, so that the noise that comes next is what came next then.
+    ///
+    /// `codes` holds one row per decode step, as in [`Frames`](crate::autoregressive::Frames); `audio_vocab_size` is the
+    /// number of codes in a residual codebook. A song's noise thus needs no recorded state, only the seed.
+    pub fn pass_over(&mut self, codes: &[Vec<u32>], finish: FinishReason, audio_vocab_size: usize) {
+        let mut pass = |step, codebook, row_len| {
+            self.randomness.begin(Place::Code { step, codebook });
+            self.randomness.exponential_columns(row_len, &[]);
+        };
+        for (step, row) in codes.iter().enumerate() {
+            pass(step, 0, self.vocab_size);
+            (1..row.len()).for_each(|codebook| pass(step, codebook, audio_vocab_size));
+        }
+        // The end token is a semantic draw of its own, after which nothing else is drawn.
+        if finish == FinishReason::EndToken {
+            pass(codes.len(), 0, self.vocab_size);
+        }
+    }
 }
 
 impl<R: Randomness + Clone> CodeSource for Sampler<R> {
-    fn semantic(&mut self, _step: usize, guided: &[f32]) -> Option<u32> {
+    fn semantic(&mut self, step: usize, guided: &[f32]) -> Option<u32> {
+        self.randomness.begin(Place::Code { step, codebook: 0 });
         let probabilities = sample_probabilities(guided, SAMPLING_TOP_K);
         let (end, codes) = probabilities.split_first().expect("the end token is always a candidate row");
         let mut candidates = vec![(AUDIO_END as usize, *end)];
@@ -38,18 +58,21 @@ impl<R: Randomness + Clone> CodeSource for Sampler<R> {
         token.checked_sub(SEMANTIC_CODE_OFFSET)
     }
 
-    fn residual(&mut self, _step: usize, _codebook: usize, guided: &[f32]) -> u32 {
+    fn residual(&mut self, step: usize, codebook: usize, guided: &[f32]) -> u32 {
+        self.randomness.begin(Place::Code { step, codebook });
         multinomial(&sample_probabilities(guided, SAMPLING_TOP_K), &mut self.randomness) as u32
     }
 
-    fn exponentials(&mut self, _step: usize, residual_codebooks: usize, codes: usize) -> Option<Vec<f32>> {
+    fn exponentials(&mut self, step: usize, residual_codebooks: usize, codes: usize) -> Option<Vec<f32>> {
+        self.randomness.begin(Place::Code { step, codebook: 0 });
         let audio_rows: Vec<usize> = std::iter::once(AUDIO_END as usize)
             .chain((0..SEMANTIC_CODES).map(|code| (SEMANTIC_CODE_OFFSET + code) as usize))
             .collect();
         let mut numbers = self.randomness.exponential_columns(self.vocab_size, &audio_rows);
         self.after_semantic = Some(self.randomness.clone());
         let columns: Vec<usize> = (0..codes).collect();
-        for _codebook in 0..residual_codebooks {
+        for codebook in 1..=residual_codebooks {
+            self.randomness.begin(Place::Code { step, codebook });
             numbers.extend(self.randomness.exponential_columns(codes, &columns));
         }
         Some(numbers)
@@ -63,11 +86,92 @@ impl<R: Randomness + Clone> CodeSource for Sampler<R> {
 }
 
 impl<R: Randomness> NoiseSource for Sampler<R> {
-    fn noise(&mut self, _window: usize, len: usize, width: Width) -> Vec<f32> {
+    fn noise(&mut self, window: usize, len: usize, width: Width) -> Vec<f32> {
+        self.randomness.begin(Place::Noise { window });
         let dtype = match width {
             Width::F32 => NoiseDtype::F32,
             Width::Bf16 => NoiseDtype::Bf16,
         };
         self.randomness.standard_normal(len, dtype)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Generator, Rng};
+
+    const RNGS: [Rng; 2] = [Rng::Torch, Rng::Counter];
+    const VOCAB_SIZE: usize = 170_000;
+    const CODES: usize = 80;
+
+    fn sampler(rng: Rng, seed: u64) -> Sampler<Generator> {
+        Sampler::new(Generator::new(rng, seed), VOCAB_SIZE)
+    }
+
+    /// Logits that leave many candidates.
+    fn logits(len: usize, step: usize) -> Vec<f32> {
+        (0..len).map(|index| ((index * 37 + step * 11) % 101) as f32 / 40.0).collect()
+    }
+
+    fn step(sampler: &mut Sampler<Generator>, step: usize) -> Vec<u32> {
+        let mut semantic = logits(300, step);
+        semantic[0] = f32::NEG_INFINITY;
+        let mut codes = vec![sampler.semantic(step, &semantic).expect("the end token is no candidate")];
+        codes.extend((1..8).map(|codebook| sampler.residual(step, codebook, &logits(CODES, step + codebook))));
+        codes
+    }
+
+    #[test]
+    fn passing_over_frames_leads_to_the_noise_after_them() {
+        for rng in RNGS {
+            for finish in [FinishReason::FrameCap, FinishReason::EndToken] {
+                let mut drawn = sampler(rng, 5);
+                let codes: Vec<Vec<u32>> = (0..4).map(|index| step(&mut drawn, index)).collect();
+                if finish == FinishReason::EndToken {
+                    let end: Vec<f32> = (0..300).map(|index| if index == 0 { 500.0 } else { 0.0 }).collect();
+                    assert_eq!(drawn.semantic(4, &end), None);
+                }
+                let mut passed = sampler(rng, 5);
+                passed.pass_over(&codes, finish, CODES);
+                for (window, width) in [Width::F32, Width::Bf16, Width::F32].into_iter().enumerate() {
+                    let noise = drawn.noise(window, 100, width);
+                    assert_eq!(passed.noise(window, 100, width), noise, "{rng}, {finish}, window {window}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn songs_made_together_are_the_songs_made_alone() {
+        for rng in RNGS {
+            let alone = [5, 6].map(|seed| {
+                let mut sampler = sampler(rng, seed);
+                (0..6).map(|index| step(&mut sampler, index)).collect::<Vec<_>>()
+            });
+            let mut together = [5, 6].map(|seed| sampler(rng, seed));
+            let mut songs = [Vec::new(), Vec::new()];
+            for index in 0..6 {
+                for (song, sampler) in songs.iter_mut().zip(&mut together) {
+                    song.push(step(sampler, index));
+                }
+            }
+            assert_eq!(songs, alone, "{rng}");
+            assert_ne!(alone[0], alone[1]);
+        }
+    }
+
+    #[test]
+    fn with_a_counter_an_earlier_draw_moves_nothing() {
+        let mut shorter = sampler(Rng::Counter, 5);
+        let mut longer = sampler(Rng::Counter, 5);
+        step(&mut longer, 0);
+        assert_eq!(step(&mut shorter, 1), step(&mut longer, 1));
+        assert_eq!(shorter.noise(0, 50, Width::F32), longer.noise(0, 50, Width::F32));
+        // Torch's numbers follow each other.
+        let mut shorter = sampler(Rng::Torch, 5);
+        let mut longer = sampler(Rng::Torch, 5);
+        step(&mut longer, 0);
+        assert_ne!(step(&mut shorter, 1), step(&mut longer, 1));
     }
 }

@@ -1,32 +1,29 @@
 //! A song from end to end: stages are loaded, run and dropped in turn.
 
 use std::{
-    ops::ControlFlow,
     path::Path,
     time::{Duration, Instant},
 };
 
-use burn::{
-    module::Module,
-    tensor::{Tensor, backend::Backend},
-};
+use burn::tensor::{Tensor, backend::Backend};
 use music3_audio::StereoAudio;
-use music3_model::Vocoder;
-use music3_nn::{ComputePath, Matmul, Width};
+use music3_nn::{ComputePath, Matmul};
 use music3_text::{PromptIds, PromptTokenizer};
-use music3_weights::{Checkpoint, Component, WeightsError};
+use music3_weights::Checkpoint;
 
 use crate::{
-    autoregressive::{AutoregressiveHalf, CodeSource, FinishReason, Frames},
+    autoregressive::{CodeSource, FinishReason, Frames},
     configs::ModelConfigs,
     error::{SongError, Stage},
     estimate::{Bf16Storage, Estimate, RunSize},
-    flow::{Flow, FlowOptions, NoiseSource},
+    fingerprint::fingerprint,
+    flow::{FlowOptions, NoiseSource},
     precision::Precision,
-    progress::{Listener, Progress},
+    progress::Listener,
     request::SongRequest,
-    rng::TorchGenerator,
+    rng::{Generator, Rng},
     sampler::Sampler,
+    saved_frames::SavedFrames,
     vocode::vocode,
 };
 
@@ -62,8 +59,8 @@ pub struct Song {
     pub codes: Vec<Vec<u32>>,
     /// Why the song is as long as it is.
     pub finish: FinishReason,
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
+    /// Tokens of the prompt; none for a song that was rendered from frames.
+    pub prompt_tokens: Option<usize>,
     /// What each stage took.
     pub timings: Vec<StageTiming>,
 }
@@ -108,14 +105,14 @@ impl<B: Backend> Music3<B> {
         &self.configs
     }
 
-    /// Returns how it is run.
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
     /// Returns the device.
     pub fn device(&self) -> &B::Device {
         &self.device
+    }
+
+    /// Returns how the model is run.
+    pub fn options(&self) -> Options {
+        self.options
     }
 
     /// Returns the token ids of a request's prompt.
@@ -141,14 +138,25 @@ impl<B: Backend> Music3<B> {
         Ok(Estimate::new(&self.checkpoint, &self.configs, self.options.precision, size, storage))
     }
 
-    /// Makes a song; its random numbers are torch's for the request's seed.
+    /// Estimates what rendering saved frames needs.
+    pub fn estimate_rendering(&self, saved: &SavedFrames, steps: usize) -> Estimate {
+        let size = RunSize { prompt_tokens: 0, max_frames: saved.count(), steps };
+        let storage = Bf16Storage::of::<B>(&self.device);
+        let precision = self.options.precision;
+        Estimate::new(&self.checkpoint, &self.configs, precision, size, storage).of_rendering(saved.bytes())
+    }
+
+    /// Makes a song; its random numbers are those of the request's seed.
     ///
     /// # Errors
     /// See [`SongError`]. Nothing is loaded for a request that cannot be run.
     pub fn generate(&self, request: &SongRequest, listener: &mut dyn Listener<B>) -> Result<Song, SongError> {
-        let generator = TorchGenerator::new(request.seed);
-        let mut source = Sampler::new(generator, self.configs.language_model.vocab_size);
-        self.generate_from(request, &mut source, listener)
+        self.generate_from(request, &mut self.sampler(request), listener)
+    }
+
+    /// Returns what draws a request's codes and noise.
+    pub fn sampler(&self, request: &SongRequest) -> Sampler<Generator> {
+        Sampler::new(Generator::new(request.rng, request.seed), self.configs.language_model.vocab_size)
     }
 
     /// Makes a song from given codes and noise.
@@ -161,7 +169,13 @@ impl<B: Backend> Music3<B> {
         source: &mut dyn SongSource,
         listener: &mut dyn Listener<B>,
     ) -> Result<Song, SongError> {
-        self.scope(|| self.stages(request, source, listener))
+        let prompt_tokens = self.prompt(request)?.conditional.len();
+        self.refuse_what_cannot_fit(request)?;
+        let (frames, timing) = self.frames(request, source, listener)?;
+        let mut song = self.render(frames, request.steps, source, listener)?;
+        song.prompt_tokens = Some(prompt_tokens);
+        song.timings.insert(0, timing);
+        Ok(song)
     }
 
     /// Runs `work`, which calls the stages one by one, on the path and with the products that the options name.
@@ -169,41 +183,88 @@ impl<B: Backend> Music3<B> {
         self.options.path.scope(|| self.options.matmul.scope(work))
     }
 
-    fn stages(
+    /// Runs the autoregressive half: text to frames, which [`render`](Self::render) turns into a song.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn frames(
         &self,
         request: &SongRequest,
-        source: &mut dyn SongSource,
+        codes: &mut dyn CodeSource,
         listener: &mut dyn Listener<B>,
-    ) -> Result<Song, SongError> {
+    ) -> Result<(Frames<B>, StageTiming), SongError> {
         let max_frames = request.validate()?;
         let prompt = self.prompt(request)?;
-        self.refuse_what_cannot_fit(request)?;
-        let mut timings = Vec::with_capacity(3);
-
-        // 1. Frames. Each block drops its modules at its end, so that the peak is the largest stage.
-        let frames: Frames<B> = {
+        let mut timings = Vec::with_capacity(1);
+        // Each block drops its modules at its end, so that the peak is the largest stage.
+        let frames = {
             let mut timer = Timer::start(Stage::Autoregressive, &mut timings);
             let half = self.load_autoregressive(listener)?;
             timer.loaded();
-            half.run(&prompt, max_frames, source, listener).and_then(on_device(Stage::Autoregressive))?
+            self.scope(|| half.run(&prompt, max_frames, codes, listener)).and_then(on_device(Stage::Autoregressive))?
         };
-        // 2. Latents.
+        Ok((frames, timings[0]))
+    }
+
+    /// Runs the acoustic half: frames to a song, in `steps` Euler steps per window.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn render(
+        &self,
+        frames: Frames<B>,
+        steps: usize,
+        noise: &mut dyn NoiseSource,
+        listener: &mut dyn Listener<B>,
+    ) -> Result<Song, SongError> {
+        if steps == 0 {
+            return Err(SongError::NoSteps);
+        }
+        let mut timings = Vec::with_capacity(3);
+        // 1. Latents.
         let latents: Vec<Tensor<B, 3>> = {
             let mut timer = Timer::start(Stage::Flow, &mut timings);
             let flow = self.load_flow(listener)?;
             timer.loaded();
-            let options = FlowOptions { steps: request.steps, ..FlowOptions::default() };
-            flow.run(frames.frame_hiddens, options, source, listener).and_then(on_device(Stage::Flow))?
+            let options = FlowOptions { steps, ..FlowOptions::default() };
+            self.scope(|| flow.run(frames.frame_hiddens, options, noise, listener)).and_then(on_device(Stage::Flow))?
         };
-        // 3. Samples.
+        // 2. Samples.
         let audio = {
             let mut timer = Timer::start(Stage::Vocoder, &mut timings);
             let vocoder = self.load_vocoder(listener)?;
             timer.loaded();
-            vocode(&vocoder, latents, &self.configs.latent_rates(), listener).and_then(on_device(Stage::Vocoder))?
+            self.scope(|| vocode(&vocoder, latents, &self.configs.latent_rates(), listener))
+                .and_then(on_device(Stage::Vocoder))?
         };
         let codes = frames.codes.into_iter().skip(1).collect();
-        Ok(Song { audio, codes, finish: frames.finish, prompt_tokens: prompt.conditional.len(), timings })
+        Ok(Song { audio, codes, finish: frames.finish, prompt_tokens: None, timings })
+    }
+
+    /// Returns saved frames on this model's device, and what draws the noise that comes after them: with the request's
+    /// own seed and generator that is the noise of the song that they were saved from.
+    ///
+    /// # Errors
+    /// They are frames of a model of other dimensions.
+    pub fn saved_frames(
+        &self,
+        saved: &SavedFrames,
+        rng: Rng,
+        seed: u64,
+    ) -> Result<(Frames<B>, Sampler<Generator>), SongError> {
+        saved.refuse_other_model(&self.configs)?;
+        let frames = saved.to_frames(self.options.precision.autoregressive(), &self.device);
+        let mut sampler = Sampler::new(Generator::new(rng, seed), self.configs.language_model.vocab_size);
+        sampler.pass_over(&frames.codes, frames.finish, self.configs.rvq_depth_decoder.audio_vocab_size);
+        Ok((frames, sampler))
+    }
+
+    /// Returns a hash that tells this checkpoint from others: of the names, the lengths and both ends of its files.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn fingerprint(&self) -> Result<String, SongError> {
+        fingerprint(&self.checkpoint)
     }
 
     /// Refuses a request that is estimated to need more memory than [`Options::memory_limit_bytes`] allows.
@@ -211,54 +272,21 @@ impl<B: Backend> Music3<B> {
     /// # Errors
     /// [`SongError::OutOfMemory`], or as [`prompt`](Self::prompt).
     pub fn refuse_what_cannot_fit(&self, request: &SongRequest) -> Result<(), SongError> {
-        let (stage, needed_bytes) = self.estimate(request)?.peak();
+        self.refuse_what_needs_too_much(&self.estimate(request)?)
+    }
+
+    /// Refuses an estimate of more memory than [`Options::memory_limit_bytes`] allows.
+    ///
+    /// # Errors
+    /// [`SongError::OutOfMemory`].
+    pub fn refuse_what_needs_too_much(&self, estimate: &Estimate) -> Result<(), SongError> {
+        let (stage, needed_bytes) = estimate.peak();
         match self.options.memory_limit_bytes {
             Some(available_bytes) if available_bytes < needed_bytes => {
                 Err(SongError::OutOfMemory { stage, needed_bytes, available_bytes })
             }
             _ => Ok(()),
         }
-    }
-
-    /// Loads the language model and the depth decoder.
-    ///
-    /// # Errors
-    /// Everything that is wrong with their files.
-    pub fn load_autoregressive(&self, listener: &mut dyn Listener<B>) -> Result<AutoregressiveHalf<B>, SongError> {
-        let width = self.options.precision.autoregressive();
-        let mut loader = Loader { music: self, width, stage: Stage::Autoregressive, listener };
-        let configs = &self.configs;
-        Ok(AutoregressiveHalf {
-            language_model: loader.load(configs.language_model.init(width, &self.device)?, Component::LanguageModel)?,
-            rvq_depth_decoder: loader
-                .load(configs.rvq_depth_decoder.init(width, &self.device)?, Component::RvqDepthDecoder)?,
-        })
-    }
-
-    /// Loads the condition encoder, in the autoregressive half's width, and the transformer.
-    ///
-    /// # Errors
-    /// Everything that is wrong with their files.
-    pub fn load_flow(&self, listener: &mut dyn Listener<B>) -> Result<Flow<B>, SongError> {
-        let precision = self.options.precision;
-        let configs = &self.configs;
-        let condition_encoder = configs.condition_encoder.init(precision.autoregressive(), &self.device)?;
-        let transformer = configs.transformer.init(precision.acoustic(), &self.device)?;
-        let mut loader = Loader { music: self, width: precision.autoregressive(), stage: Stage::Flow, listener };
-        let condition_encoder = loader.load(condition_encoder, Component::ConditionEncoder)?;
-        loader.width = precision.acoustic();
-        let transformer = loader.load(transformer, Component::Transformer)?;
-        Ok(Flow { condition_encoder, transformer })
-    }
-
-    /// Loads the vocoder.
-    ///
-    /// # Errors
-    /// Everything that is wrong with its files.
-    pub fn load_vocoder(&self, listener: &mut dyn Listener<B>) -> Result<Vocoder<B>, SongError> {
-        let width = self.options.precision.acoustic();
-        let mut loader = Loader { music: self, width, stage: Stage::Vocoder, listener };
-        loader.load(self.configs.vocoder.init(width, &self.device)?, Component::Vocoder)
     }
 }
 
@@ -267,31 +295,6 @@ fn on_device<T>(stage: Stage) -> impl FnOnce(T) -> Result<T, SongError> {
     move |result| match music3_nn::take_device_error() {
         Some(message) => Err(SongError::Device { stage, message }),
         None => Ok(result),
-    }
-}
-
-/// Loads the components of one stage.
-struct Loader<'a, B: Backend> {
-    music: &'a Music3<B>,
-    width: Width,
-    stage: Stage,
-    listener: &'a mut dyn Listener<B>,
-}
-
-impl<B: Backend> Loader<'_, B> {
-    fn load<M: Module<B>>(&mut self, module: M, component: Component) -> Result<M, SongError> {
-        let mut report = |progress: music3_weights::Progress<'_>| -> ControlFlow<()> {
-            self.listener.progress(Progress::Loading {
-                component,
-                bytes: progress.loaded_bytes,
-                total_bytes: progress.total_bytes,
-            })
-        };
-        let folder = self.music.checkpoint.component(component);
-        folder.load::<B, M>(module, self.width, &mut report).map_err(|error| match error {
-            WeightsError::Cancelled { .. } => SongError::Cancelled { stage: self.stage },
-            error => error.into(),
-        })
     }
 }
 

@@ -111,6 +111,7 @@ impl<'a, B: Backend> Replay<'a, B> {
             max_seconds: case.value("duration")?,
             steps: case.value("steps")?,
             seed: case.value("seed")?,
+            rng: music3::rng::Rng::Torch,
             control_tokens: ControlTokens::AsUpstream,
         };
         let rows = music.configs().language_model.vocab_size;

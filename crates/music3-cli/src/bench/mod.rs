@@ -68,7 +68,7 @@ impl Task for Timing<'_> {
 
     fn run<B: Backend>(self, device: B::Device) -> Self::Output {
         let products = self.command.common().products;
-        products.path().scope(|| Matmul::from(products.matmul).scope(|| self.measured::<B>(device)))
+        products.path().scope(|| products.matmul().scope(|| self.measured::<B>(device)))
     }
 }
 

@@ -1,9 +1,9 @@
 //! What is said before a model is loaded: where it runs, what it needs, how long it takes.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use burn::tensor::backend::Backend;
-use music3::{ComputePath, Estimate, Music3, Speed};
+use music3::{ComputePath, Estimate, Music3, Speed, rng::Rng};
 use music3_text::lyric_warnings;
 
 use super::order::{Order, Source};
@@ -32,37 +32,72 @@ impl Announcer<'_> {
     /// Says what is about to happen.
     ///
     /// # Errors
-    /// The prompt is too long, or there is not enough memory.
-    pub(crate) fn before_loading<B: Backend>(&self, music: &Music3<B>) -> Result<(), Failure> {
+    /// The prompt is too long, the frames are another model's, or there is not enough memory.
+    pub(crate) fn before_loading<B: Backend>(&self, music: &Music3<B>, fingerprint: &str) -> Result<(), Failure> {
         let request = &self.order.request;
-        let prompt = music.prompt(request)?;
-        let estimate = music.estimate(request)?;
+        let (what, estimate) = match &self.order.frames {
+            None => {
+                let (tokens, seconds) =
+                    (music.prompt(request)?.conditional.len(), request.max_seconds.min(MAX_SECONDS));
+                (format!("prompt of {tokens} tokens, at most {seconds} s of music"), music.estimate(request)?)
+            }
+            Some(saved) => {
+                saved.refuse_other_model(music.configs()).map_err(music3::SongError::from)?;
+                let (frames, path) = (saved.count(), saved.path().display());
+                (format!("{frames} frames from {path}"), music.estimate_rendering(saved, request.steps))
+            }
+        };
         if self.order.speaks() {
-            if self.order.checkpoint == Source::Demo {
-                say("demo model: its weights are random, so the song is noise; --model takes real weights");
-            }
-            for warning in lyric_warnings(&request.lyrics) {
-                say(format_args!("warning: {warning}"));
-            }
+            self.warnings(fingerprint).into_iter().for_each(say);
             let (backend, precision, steps, seed) =
                 (self.backend.name(), self.order.precision, request.steps, request.seed);
-            let (tokens, seconds) = (prompt.conditional.len(), request.max_seconds.min(MAX_SECONDS));
-            say(format_args!("backend {backend}, precision {precision}, {steps} steps, seed {seed}"));
+            let rng = match request.rng {
+                Rng::Torch => String::new(),
+                rng => format!(" of the {rng} generator"),
+            };
+            say(format_args!("backend {backend}, precision {precision}, {steps} steps, seed {seed}{rng}"));
             if !self.backend.is_on_cpu() {
                 let path = music.scope(ComputePath::of::<B>);
                 say(format_args!("path {path}, f32 products {}", music.options().matmul));
             }
             self.backend.first_run().into_iter().for_each(say);
-            say(format_args!("prompt of {tokens} tokens, at most {seconds} s of music"));
+            say(what);
             say(self.memory(&estimate));
         }
-        music.refuse_what_cannot_fit(request)?;
+        music.refuse_what_needs_too_much(&estimate)?;
         if self.order.speaks() && self.backend.is_on_cpu() && estimate.flop() > SHORT_FLOP {
             let speed = Speed::measure::<B>(self.order.precision, music.device());
             tracing::info!(two_rows = speed.two_rows, many_rows = speed.many_rows, "operations per second");
             forecast(&estimate, &speed).into_iter().for_each(say);
         }
         Ok(())
+    }
+
+    /// Returns what may not be as the user thinks.
+    fn warnings(&self, fingerprint: &str) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.order.checkpoint == Source::Demo {
+            warnings.push(
+                "demo model: its weights are random, so the song is noise; --model takes real weights".to_owned(),
+            );
+        }
+        let mut other_weights = |path: &Path, made: &str, of: &str| {
+            if of != fingerprint {
+                let path = path.display();
+                warnings.push(format!("warning: {path}: {made} with other weights than these, so expect another song"));
+            }
+        };
+        if let Some(again) = &self.order.again {
+            other_weights(&again.path, "the song was made", &again.recipe.model.fingerprint);
+        }
+        match &self.order.frames {
+            Some(saved) => other_weights(saved.path(), "the codes were drawn", &saved.origin().model),
+            None => {
+                let lyrics = lyric_warnings(&self.order.request.lyrics);
+                warnings.extend(lyrics.iter().map(|warning| format!("warning: {warning}")));
+            }
+        }
+        warnings
     }
 
     fn memory(&self, estimate: &Estimate) -> String {
@@ -83,7 +118,7 @@ fn forecast(estimate: &Estimate, speed: &Speed) -> Vec<String> {
     if total < WORTH_SAYING {
         return Vec::new();
     }
-    let stages = estimate.stages.iter().zip(durations);
+    let stages = estimate.stages.iter().zip(durations).filter(|(stage, _)| stage.flop > 0.0);
     let stages: Vec<String> =
         stages.map(|(stage, duration)| format!("{} {}", stage.stage, figures::duration(duration))).collect();
     let mut lines = vec![format!(

@@ -69,6 +69,7 @@ impl Follow {
 
     /// Shows an event; breaks if Ctrl-C was pressed.
     pub(crate) fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+        tracing::debug!("{progress:?}");
         if let Some(point) = Point::of(progress) {
             if self.phase != Some(point.phase) {
                 self.enter(point.phase);

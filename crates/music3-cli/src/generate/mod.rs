@@ -1,30 +1,29 @@
 //! `music3 generate`: a request, a song, a report.
 
+mod again;
 mod announce;
+mod files;
 mod follow;
+mod making;
 mod order;
 mod report;
 
-use std::{
-    path::Path,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::process::ExitCode;
 
-use burn::tensor::backend::Backend;
-use music3::{
-    ComputePath, Music3, OnProgress, Options, Song,
-    audio::{SampleFormat, write_wav},
-};
+use music3::{FramesFile, ModelSource, Outcome, Recipe, RecipeModel, RecipeParts, codes_sha256, demo, file_sha256};
 
 pub(crate) use self::order::{DEMO_CAPTION, DEMO_LYRICS, no_such_folder};
-use self::{announce::Announcer, follow::Follow, order::Order, report::Report};
+use self::{
+    again::Sameness,
+    making::{Made, Making},
+    order::{Order, Source},
+    report::{Report, Verdicts},
+};
 use crate::{
     args::GenerateArgs,
-    backends::{Selected, Task},
+    backends::Selected,
     failure::Failure,
     interrupt::Interrupt,
-    memory,
     terminal::{answer, say},
 };
 
@@ -37,59 +36,68 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode, Failure> {
     let backend = Selected::choose(order.backend)?;
     let folder = order.checkpoint.unpacked()?;
     // 3. The song.
-    let making = Making { order: &order, folder: &folder, backend, interrupt };
-    let Made { song, elapsed, compute_path } = backend.dispatch(making)?;
-    write_wav(&order.output, &song.audio, SampleFormat::default())?;
+    let making = Making { order: &order, folder: &folder, backend, interrupt: interrupt.clone() };
+    let made = backend.dispatch(making)?;
+    let frames_file = order.frames_file()?;
+    let describe = |wav_sha256: &str| recipe(&order, backend, &made, (frames_file, wav_sha256));
+    let written = order.files.write(&made.song, &interrupt, describe)?;
     // 4. What became of it.
-    let report = Report::new(&order, (backend, compute_path), &song, elapsed);
+    let verdicts = Verdicts {
+        again: order.again.as_ref().map(|again| Sameness::of(&made.song, &written.wav_sha256, &again.recipe.outcome)),
+        // Only codes that this run has drawn say something about it.
+        upstream: match (&order.checkpoint, &order.frames) {
+            (Source::Demo, None) => demo::compare_with_upstream(&order.request, order.precision, &made.song),
+            _ => None,
+        },
+    };
+    let report = Report::new(&order, backend, &made, verdicts);
     if order.speaks() {
         say(report.summary());
     }
-    if order.json { answer(report.to_json()) } else { answer(order.output.display()) }?;
+    if order.json { answer(report.to_json()) } else { answer(order.files.output.display()) }?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The work of making a song, on any backend.
-struct Making<'a> {
-    order: &'a Order,
-    folder: &'a Path,
+/// Returns everything that is needed to make a song again.
+fn recipe(
+    order: &Order,
     backend: Selected,
-    interrupt: Interrupt,
+    made: &Made,
+    (frames_file, wav_sha256): (Option<FramesFile>, &str),
+) -> Recipe {
+    let source = match &order.checkpoint {
+        Source::Demo => ModelSource::Demo,
+        Source::Folder(folder) => {
+            // From wherever the recipe is used.
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+            ModelSource::Folder(folder.to_string_lossy().into_owned())
+        }
+    };
+    Recipe::new(RecipeParts {
+        model: RecipeModel { source, fingerprint: made.fingerprint.clone() },
+        request: order.request.clone(),
+        precision: order.precision,
+        backend: backend.name().to_owned(),
+        matmul: order.products.matmul().to_string(),
+        reference: order.products.reference,
+        frames_file,
+        outcome: Outcome {
+            frames: made.song.codes.len(),
+            finish: made.song.finish,
+            codes_sha256: codes_sha256(&made.song.codes),
+            wav_sha256: wav_sha256.to_owned(),
+        },
+    })
 }
 
-/// A song, and how long it took.
-struct Made {
-    song: Song,
-    elapsed: Duration,
-    compute_path: ComputePath,
-}
-
-impl Task for Making<'_> {
-    type Output = Result<Made, Failure>;
-
-    fn run<B: Backend>(self, device: B::Device) -> Self::Output {
-        let Order { request, precision, products, memory_limit_bytes, .. } = self.order;
-        let memory_limit_bytes = match (memory_limit_bytes, music3::device_report::<B>(&device).map_err(Failure::run)?)
-        {
-            (Some(asked), _) => Some(*asked),
-            (None, Some(report)) => Some(report.free_bytes),
-            (None, None) => memory::available_bytes(),
-        };
-        let options = Options {
-            precision: *precision,
-            matmul: products.matmul.into(),
-            path: products.path(),
-            memory_limit_bytes,
-        };
-        let music = Music3::<B>::open(self.folder, device, options)?;
-        let announcer = Announcer { order: self.order, backend: self.backend, memory_limit_bytes };
-        announcer.before_loading(&music)?;
-
-        let mut follow = Follow::new(self.order.display(), self.interrupt);
-        let start = Instant::now();
-        let song = music.generate(request, &mut OnProgress(|progress| follow.progress(progress)));
-        follow.end();
-        let compute_path = music.scope(ComputePath::of::<B>);
-        Ok(Made { song: song?, elapsed: start.elapsed(), compute_path })
+impl Order {
+    /// Returns which file the song was rendered from.
+    fn frames_file(&self) -> Result<Option<FramesFile>, Failure> {
+        let Some(frames) = &self.frames else { return Ok(None) };
+        let path = frames.path();
+        let unreadable = |error| Failure::run(format!("{}: cannot be read: {error}", path.display()));
+        let sha256 = file_sha256(path).map_err(unreadable)?;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok(Some(FramesFile { path: path.to_string_lossy().into_owned(), sha256 }))
     }
 }

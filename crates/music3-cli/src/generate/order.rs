@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use music3::{ControlTokens, DEFAULT_MAX_SECONDS, Precision, SongRequest, audio::check_writable};
+use music3::{ControlTokens, DEFAULT_MAX_SECONDS, Precision, SavedFrames, SongRequest};
 
-use super::follow::Display;
+use super::{
+    again::{Again, Base},
+    files::Files,
+    follow::Display,
+};
 use crate::{
     args::{BackendArg, CheckpointArgs, GenerateArgs, ProductArgs},
-    failure::{Failure, chain},
+    failure::Failure,
     terminal::is_watched,
     text,
 };
@@ -22,9 +26,6 @@ pub(crate) const DEMO_LYRICS: &str =
 /// Long enough to hear, short enough to wait for.
 const DEMO_SECONDS: f64 = 4.0;
 
-/// Files that people may expect other formats in.
-const OTHER_FORMATS: [&str; 8] = ["aac", "aif", "aiff", "flac", "m4a", "mp3", "ogg", "opus"];
-
 /// A checkpoint to use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -35,12 +36,16 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Reads the arguments; a folder must be there.
-    pub(crate) fn new(args: CheckpointArgs) -> Result<Self, Failure> {
-        match args.model {
-            None => Ok(Self::Demo),
-            Some(folder) if folder.exists() => Ok(Self::Folder(folder)),
-            Some(folder) => Err(no_such_folder(&folder)),
+    /// Returns what the arguments name, or else what a recipe names; a folder must be there.
+    fn new(args: CheckpointArgs, recorded: Option<Self>) -> Result<Self, Failure> {
+        let source = match (args.model, recorded) {
+            (Some(folder), _) => Self::Folder(folder),
+            (None, Some(recorded)) if !args.demo => recorded,
+            (None, _) => Self::Demo,
+        };
+        match &source {
+            Self::Folder(folder) if !folder.exists() => Err(no_such_folder(folder)),
+            _ => Ok(source),
         }
     }
 
@@ -70,41 +75,39 @@ pub(crate) struct Order {
     pub(crate) precision: Precision,
     pub(crate) products: ProductArgs,
     pub(crate) memory_limit_bytes: Option<u64>,
-    pub(crate) output: PathBuf,
+    pub(crate) files: Files,
+    /// The recipe that the song is made from.
+    pub(crate) again: Option<Again>,
+    /// The frames that it is rendered from.
+    pub(crate) frames: Option<SavedFrames>,
     pub(crate) quiet: bool,
     pub(crate) json: bool,
 }
 
 impl Order {
-    /// Checks the arguments in this order: texts, length, output, checkpoint folder.
+    /// Checks the arguments in this order: what is made again, texts, length, files, checkpoint folder.
     pub(crate) fn new(args: GenerateArgs) -> Result<Self, Failure> {
-        let demo = args.checkpoint.demo;
-        let lyrics = match &args.lyrics_file {
-            Some(path) => text::read(path)?,
-            None => args.lyrics.unwrap_or_else(|| DEMO_LYRICS.to_owned()),
+        let base = Base::read(&args.again)?;
+        if let Some(file) = &base.frames_path {
+            refuse_without_effect(&args, file)?;
+        }
+        let mut request = match base.request {
+            Some(request) => request,
+            None => default_request(args.checkpoint.demo),
         };
-        let caption = args.caption.unwrap_or_else(|| DEMO_CAPTION.to_owned());
-        let default_seconds = if demo { DEMO_SECONDS } else { DEFAULT_MAX_SECONDS };
-        let request = SongRequest {
-            max_seconds: args.max_seconds.unwrap_or(default_seconds),
-            steps: args.steps,
-            seed: args.seed,
-            control_tokens: match args.allow_special_tokens {
-                true => ControlTokens::AsUpstream,
-                false => ControlTokens::Refuse,
-            },
-            ..SongRequest::new(caption, lyrics)
-        };
+        override_with(&mut request, &args)?;
         request.validate()?;
-        check_output(&args.output)?;
+        let files = Files::new(&args, base.frames_path.as_deref())?;
         Ok(Self {
             request,
-            checkpoint: Source::new(args.checkpoint)?,
-            backend: args.backend,
-            precision: args.precision.into(),
-            products: args.products,
+            checkpoint: Source::new(args.checkpoint, base.checkpoint)?,
+            backend: args.backend.or(base.backend).unwrap_or(BackendArg::Auto),
+            precision: args.precision.map(Into::into).or(base.precision).unwrap_or_default(),
+            products: base.products.overridden_by(args.products),
             memory_limit_bytes: args.memory,
-            output: args.output,
+            files,
+            again: base.again,
+            frames: base.frames,
             quiet: args.quiet,
             json: args.json,
         })
@@ -125,14 +128,72 @@ impl Order {
     }
 }
 
-/// Refuses, before hours of work, a name under which no WAV file can be written.
-fn check_output(path: &Path) -> Result<(), Failure> {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    if let Some(extension) = extension.filter(|extension| OTHER_FORMATS.contains(&extension.as_str())) {
-        return Err(Failure::usage(format!(
-            "--output {}: only WAV is written, not {extension}; pass a name that ends in .wav",
-            path.display()
-        )));
+/// Returns what is asked for unless told otherwise. Without `--demo` the command line has both texts.
+fn default_request(demo: bool) -> SongRequest {
+    let max_seconds = if demo { DEMO_SECONDS } else { DEFAULT_MAX_SECONDS };
+    SongRequest { max_seconds, ..SongRequest::new(DEMO_CAPTION, DEMO_LYRICS) }
+}
+
+/// Puts what the command line says in the place of what stands there.
+fn override_with(request: &mut SongRequest, args: &GenerateArgs) -> Result<(), Failure> {
+    if let Some(caption) = &args.caption {
+        request.caption.clone_from(caption);
     }
-    check_writable(path).map_err(|error| Failure::usage(format!("--output: {}; pass another file name", chain(&error))))
+    if let Some(path) = &args.lyrics_file {
+        request.lyrics = text::read(path)?;
+    } else if let Some(lyrics) = &args.lyrics {
+        request.lyrics.clone_from(lyrics);
+    }
+    request.max_seconds = args.max_seconds.unwrap_or(request.max_seconds);
+    request.steps = args.steps.unwrap_or(request.steps);
+    request.seed = args.seed.unwrap_or(request.seed);
+    request.rng = args.rng.map_or(request.rng, Into::into);
+    if args.allow_special_tokens {
+        request.control_tokens = ControlTokens::AsUpstream;
+    }
+    Ok(())
+}
+
+/// Refuses arguments that only the language model could follow, where it does not run.
+fn refuse_without_effect(args: &GenerateArgs, file: &Path) -> Result<(), Failure> {
+    let given = [
+        ("--caption", args.caption.is_some()),
+        ("--lyrics", args.lyrics.is_some()),
+        ("--lyrics-file", args.lyrics_file.is_some()),
+        ("--max-seconds", args.max_seconds.is_some()),
+        ("--allow-special-tokens", args.allow_special_tokens),
+        ("--save-codes", args.again.save_codes.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::usage(format!(
+            "{name} does nothing here: the song is rendered from the codes in {}; leave one of the two out",
+            file.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn the_demo_asks_for_what_upstream_was_asked_for() {
+        let args = Cli::try_parse_from(["music3", "generate", "--demo"]).expect("a good command line");
+        let Command::Generate(args) = args.command else { panic!("generate") };
+        let mut request = default_request(args.checkpoint.demo);
+        override_with(&mut request, &args).expect("nothing to read");
+        let song = music3::Song {
+            audio: music3::audio::StereoAudio::new([vec![0.0], vec![0.0]], 44_100),
+            codes: Vec::new(),
+            finish: music3::FinishReason::FrameCap,
+            prompt_tokens: None,
+            timings: Vec::new(),
+        };
+        let compared = music3::demo::compare_with_upstream(&request, Precision::default(), &song);
+        assert!(compared.is_some(), "goldens/demo/demo-codes.json is of another request; run demo_codes.py");
+    }
 }

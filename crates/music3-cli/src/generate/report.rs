@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use music3::{
-    ComputePath, FinishReason, Matmul, Precision, Song, Stage,
+    FinishReason, Precision, Stage,
     audio::{Levels, levels},
+    demo::UpstreamCodes,
+    rng::Rng,
 };
 use serde::Serialize;
 
-use super::order::{Order, Source};
+use super::{
+    again::Sameness,
+    making::Made,
+    order::{Order, Source},
+};
 use crate::{backends::Selected, figures};
 
 /// What was made. Levels of silence are `null` in JSON.
@@ -23,7 +29,7 @@ pub(crate) struct Report {
     finish: FinishReason,
     #[serde(skip)]
     finish_in_words: String,
-    prompt_tokens: usize,
+    prompt_tokens: Option<usize>,
     peak_dbfs: f64,
     rms_dbfs: f64,
     clipped_samples: usize,
@@ -38,9 +44,51 @@ pub(crate) struct Report {
     /// How f32 products were computed.
     matmul: String,
     seed: u64,
+    rng: Rng,
     steps: usize,
     max_seconds: f64,
     demo: bool,
+    /// Where the recipe is, if one was written.
+    recipe: Option<String>,
+    /// Where the codes are, if they were kept.
+    codes: Option<String>,
+    #[serde(flatten)]
+    verdicts: Verdicts,
+}
+
+/// What the song was held against.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verdicts {
+    /// Whether it is the song of the recipe it was made from.
+    pub(crate) again: Option<Sameness>,
+    /// Whether its codes are upstream's.
+    #[serde(serialize_with = "upstream_in_json")]
+    pub(crate) upstream: Option<UpstreamCodes>,
+}
+
+/// `equal`, or the first frame that differs.
+fn upstream_in_json<S: serde::Serializer>(codes: &Option<UpstreamCodes>, serializer: S) -> Result<S::Ok, S::Error> {
+    match codes {
+        None => serializer.serialize_none(),
+        Some(UpstreamCodes::Equal { .. }) => serializer.serialize_str("equal"),
+        Some(UpstreamCodes::DifferFrom { frame }) => serializer.serialize_u64(*frame as u64),
+    }
+}
+
+impl Verdicts {
+    /// Returns a line for each.
+    fn lines(&self) -> Vec<String> {
+        let again = self.again.map(|again| format!("  again  {}", again.in_words()));
+        let upstream = self.upstream.map(|codes| match codes {
+            UpstreamCodes::Equal { frames } => {
+                format!("  check  the codes of all {frames} frames were compared and equal upstream's for this seed")
+            }
+            UpstreamCodes::DifferFrom { frame } => {
+                format!("  check  the codes differ from upstream's for this seed, first in frame {frame}")
+            }
+        });
+        again.into_iter().chain(upstream).collect()
+    }
 }
 
 /// What a stage took.
@@ -53,12 +101,9 @@ struct StageReport {
 
 impl Report {
     /// Measures a song.
-    pub(crate) fn new(
-        order: &Order,
-        (backend, compute_path): (Selected, ComputePath),
-        song: &Song,
-        elapsed: Duration,
-    ) -> Self {
+    pub(crate) fn new(order: &Order, backend: Selected, made: &Made, verdicts: Verdicts) -> Self {
+        let Made { song, elapsed, .. } = made;
+        let shown = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let Levels { peak_dbfs, rms_dbfs, clipped_samples, .. } = levels(&song.audio);
         let seconds = song.audio.duration_secs();
         let stages = song.timings.iter().map(|timing| StageReport {
@@ -67,7 +112,7 @@ impl Report {
             run_seconds: timing.run.as_secs_f64(),
         });
         Self {
-            path: order.output.display().to_string(),
+            path: order.files.output.display().to_string(),
             seconds,
             samples: song.audio.samples(),
             sample_rate_hz: song.audio.sample_rate_hz(),
@@ -84,12 +129,16 @@ impl Report {
             realtime_factor: elapsed.as_secs_f64() / seconds,
             backend: backend.name(),
             precision: order.precision,
-            compute_path: compute_path.to_string(),
-            matmul: Matmul::from(order.products.matmul).to_string(),
+            compute_path: made.compute_path.to_string(),
+            matmul: made.matmul.to_string(),
             seed: order.request.seed,
+            rng: order.request.rng,
             steps: order.request.steps,
             max_seconds: order.request.max_seconds,
             demo: order.checkpoint == Source::Demo,
+            recipe: shown(&order.files.recipe),
+            codes: shown(&order.files.codes),
+            verdicts,
         }
     }
 
@@ -101,7 +150,7 @@ impl Report {
         let whole = |stage: &StageReport| time(stage.load_seconds + stage.run_seconds);
         let stages: Vec<String> = self.stages.iter().map(|stage| format!("{} {}", stage.stage, whole(stage))).collect();
         let (peak, rms) = (figures::level(self.peak_dbfs), figures::level(self.rms_dbfs));
-        [
+        let lines = [
             format!("{path}: {seconds:.2} s of stereo at {} Hz", self.sample_rate_hz),
             format!("  end    {finish_in_words}, after {frames} frames"),
             format!("  level  peak {peak}, RMS {rms}, {clipped_samples} samples clipped"),
@@ -111,8 +160,8 @@ impl Report {
                 "  speed  realtime factor {realtime_factor:.2} (seconds of work per second of music), on {} in {}",
                 self.backend, self.precision
             ),
-        ]
-        .join("\n")
+        ];
+        lines.into_iter().chain(self.verdicts.lines()).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns the report for programs.

@@ -1,7 +1,10 @@
 //! The `music3` program from outside: arguments in; files, output and exit codes out.
 
+mod again;
 mod answers;
 mod bench;
+#[cfg(unix)]
+mod failures;
 mod program;
 mod refusals;
 mod songs;

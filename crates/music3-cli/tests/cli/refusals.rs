@@ -3,7 +3,7 @@
 use crate::program::{Program, Ran};
 
 /// Asserts that the program refused before it opened anything: one line, nothing on standard output, no file.
-fn assert_refused(program: &Program, arguments: &[&str], said: &str) {
+pub(crate) fn assert_refused(program: &Program, arguments: &[&str], said: &str) {
     let before = program.names();
     let Ran { code, stdout, stderr } = program.run(arguments);
     assert_eq!(code, Some(2), "{arguments:?}: {stderr}");

@@ -46,8 +46,10 @@ fn happy_path(backend: &str) {
     let ran = program.run(&arguments);
     let report = ran.json();
     assert_song(&program, "song.wav", &report, 25);
-    assert_eq!(program.names(), ["song.wav"], "nothing but the song is left");
-    for (key, expected) in [("backend", backend), ("precision", "mixed"), ("path", "song.wav")] {
+    assert_eq!(program.names(), ["song.json", "song.wav"], "nothing but the song and its recipe is left");
+    let expected =
+        [("backend", backend), ("precision", "mixed"), ("path", "song.wav"), ("recipe", "song.json"), ("rng", "torch")];
+    for (key, expected) in expected {
         assert_eq!(report[key], expected, "{key}");
     }
     assert_eq!(report["stages"].as_array().map(Vec::len), Some(3));
@@ -121,35 +123,58 @@ fn lyrics_are_read_as_python_reads_text() {
     assert!(songs[1..].iter().all(|song| *song == songs[0]), "the same lyrics give the same song");
 }
 
-/// Sends Ctrl-C's signal once the program is at work.
 #[test]
-#[cfg(unix)]
-fn an_interrupted_run_leaves_nothing() {
-    use std::{
-        io::{BufRead, BufReader, Read},
-        process::{Command, Stdio},
-        time::{Duration, Instant},
-    };
-
+fn words_on_a_tag_s_line_are_warned_of() {
     let program = Program::new();
-    let mut command = program.command(&["generate", "--demo", "--max-seconds", "360", "--steps", "1000"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.starts_with("memory: ") {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).expect("lines"), 0, "the program ended early");
+    let arguments = ["generate", "--demo", "--max-seconds", "0.1", "--steps", "1", "--lyrics"];
+    let warned = |lyrics: &str| program.run(&[&arguments[..], &[lyrics]].concat()).stderr;
+    let expected = "warning: lyrics line 3: `la la` follows [verse] and will not be sung; give it a line of its own";
+    assert!(warned("[intro]\n\n[verse] la la\nlo lo").lines().any(|line| line == expected));
+    assert!(!warned("[intro]\n\n[verse]\nla la").contains("warning"));
+}
+
+fn says_that_its_codes_are_upstream_s(backend: &str) {
+    let program = Program::new();
+    // The number of steps is not upstream's, and changes no code.
+    let arguments = ["generate", "--demo", "--steps", "1", "--backend", backend];
+    for precision in ["mixed", "f32", "bf16"] {
+        let ran = program.run(&[&arguments[..], &["--precision", precision]].concat());
+        let last = ran.stderr.lines().last().unwrap_or_default();
+        assert_eq!(last, "  check  the codes of all 100 frames were compared and equal upstream's for this seed");
     }
-    std::thread::sleep(Duration::from_millis(300));
-    let pressed = Instant::now();
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
-    let status = child.wait().expect("the program ends");
-    assert!(pressed.elapsed() < Duration::from_secs(20), "it took {:?} to stop", pressed.elapsed());
-    assert_eq!(status.code(), Some(130));
-    let mut rest = String::new();
-    said.read_to_string(&mut rest).expect("the rest");
-    let last = rest.lines().last().unwrap_or_default();
-    assert!(last.starts_with("music3: stopped in the ") && last.ends_with("no song was written"), "{rest}");
-    assert!(program.names().is_empty(), "{:?}", program.names());
+    let other = program.run(&[&arguments[..], &["--max-seconds", "1"]].concat());
+    assert!(other.code == Some(0) && !other.stderr.contains("upstream"), "{}", other.stderr);
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn flex_draws_upstream_s_codes() {
+    says_that_its_codes_are_upstream_s("flex");
+}
+
+#[test]
+#[cfg(feature = "ndarray")]
+fn ndarray_draws_upstream_s_codes() {
+    says_that_its_codes_are_upstream_s("ndarray");
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn cuda_draws_upstream_s_codes() {
+    says_that_its_codes_are_upstream_s("cuda");
+}
+
+#[test]
+fn the_counter_based_generator_makes_other_songs_that_are_as_repeatable() {
+    let program = Program::new();
+    let song = |more: &[&str]| {
+        let arguments = ["generate", "--demo", "--max-seconds", "0.4", "--steps", "1", "--quiet"];
+        assert_eq!(program.run(&[&arguments[..], more].concat()).code, Some(0));
+        fs::read(program.path("song.wav")).expect("the song")
+    };
+    let counter = song(&["--rng", "counter"]);
+    assert_eq!(song(&["--rng", "counter"]), counter);
+    assert_ne!(song(&["--rng", "counter", "--seed", "4294967296"]), counter, "all 64 bits of a seed count");
+    assert_ne!(song(&["--rng", "torch"]), counter);
+    assert_eq!(song(&["--rng", "torch"]), song(&[]));
 }
