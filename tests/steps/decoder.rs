@@ -1,6 +1,6 @@
 //! A decoder layer's pieces: projections into the cache, attention over it, the gated feed-forward, products with a sum.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::backend::Backend;
 use music3_nn::{
     ComputePath, KvCache, RotaryTable, Width,
     decoder::{HeadPreparation, Projections, attend_stored, gated},
@@ -196,12 +196,12 @@ fn cuda_takes_every_kernel() {
     let device = Default::default();
     assert_eq!(ComputePath::of::<B>(), ComputePath::Kernels);
     for sizes in SIZES {
-        let x: Tensor<B, 3> = values([2, sizes.tokens, sizes.hidden], 1, Width::Bf16, &device);
+        let x: burn::tensor::Tensor<B, 3> = values([2, sizes.tokens, sizes.hidden], 1, Width::Bf16, &device);
         let layer = Layer::<B>::new(sizes, &device);
         let weight = layer.norm.weight.val();
         let norm = || Norm { weight: &weight, eps: 1e-6 };
         let [query, key, value] = [&layer.query, &layer.key, &layer.value].map(|linear| linear.weight.val());
-        let stored: Tensor<B, 4> = values([2, sizes.kv_heads, 9, sizes.head_dim], 2, Width::Bf16, &device);
+        let stored: burn::tensor::Tensor<B, 4> = values([2, sizes.kv_heads, 9, sizes.head_dim], 2, Width::Bf16, &device);
         let cache = || Stored { keys: &stored, values: &stored, position: 3 };
         let queries = music3_kernels::try_read_positions(&x, norm(), [&query, &key, &value], None, &cache());
         let queries = queries.unwrap_or_else(|| panic!("projections of {sizes:?}"));
