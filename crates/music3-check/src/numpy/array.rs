@@ -1,8 +1,8 @@
 //! One `.npy` file.
 //!
 //! The reader is strict and small. It takes what NumPy's `save` writes, with a header of the usual size, and believes
-//! neither lengths nor shapes before they fit the file: such files come from elsewhere. The published crates for this parse
-//! the header as a Python expression of any depth, allocate what it asks for and multiply the shape unchecked.
+//! neither lengths nor shapes before they fit the file: such files come from elsewhere. The crate `npyz` parses the
+//! header as a Python expression of any depth, allocates what its length field asks for and multiplies the shape unchecked.
 
 use std::path::Path;
 
