@@ -25,7 +25,6 @@ LYRICS = "[verse]\nRain on the window, tea going cold\n[chorus]\nStay for a litt
 PROMPT_TOKENS, CONTEXTS, FRAMES = 512, (512, 2000), 50
 # dtype, products, latents, then rows per forward and forwards. Guidance runs the transformer once per row: (1, 2).
 # (2, 1) is what both rows in one forward take.
-# is what both rows in one forward would take.
 PAIR = ((1, 2), (2, 1))
 DIT_FORMS = [
     (F32, "strict", 688, PAIR),
