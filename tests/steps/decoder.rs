@@ -201,7 +201,8 @@ fn cuda_takes_every_kernel() {
         let weight = layer.norm.weight.val();
         let norm = || Norm { weight: &weight, eps: 1e-6 };
         let [query, key, value] = [&layer.query, &layer.key, &layer.value].map(|linear| linear.weight.val());
-        let stored: burn::tensor::Tensor<B, 4> = values([2, sizes.kv_heads, 9, sizes.head_dim], 2, Width::Bf16, &device);
+        let stored: burn::tensor::Tensor<B, 4> =
+            values([2, sizes.kv_heads, 9, sizes.head_dim], 2, Width::Bf16, &device);
         let cache = || Stored { keys: &stored, values: &stored, position: 3 };
         let queries = music3_kernels::try_read_positions(&x, norm(), [&query, &key, &value], None, &cache());
         let queries = queries.unwrap_or_else(|| panic!("projections of {sizes:?}"));
