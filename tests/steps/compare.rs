@@ -48,3 +48,18 @@ pub(crate) fn assert_rounded_alike(what: &str, found: &[f32], wanted: &[f32]) {
         assert!(apart((a, b)) <= bound, "{what}: value {index} is {a}, wanted {b}");
     }
 }
+
+/// Asserts that two f32 results are the same but for the order of sums; prints how far apart they are.
+pub(crate) fn assert_close(what: &str, found: &[f32], wanted: &[f32]) {
+    assert_eq!(found.len(), wanted.len(), "{what}: sizes");
+    let rms = (wanted.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / wanted.len() as f64).sqrt();
+    let mut worst = 0.0f64;
+    for (index, (a, b)) in found.iter().zip(wanted).enumerate() {
+        let apart = (f64::from(*a) - f64::from(*b)).abs();
+        worst = worst.max(apart);
+        let bound = 1e-5 * f64::from(b.abs()) + 1e-5 * rms;
+        // Written so that a NaN fails.
+        assert!(apart <= bound, "{what}: value {index} is {a}, wanted {b}");
+    }
+    println!("{what}: {} values, worst {worst:.3e} of rms {rms:.3e}", found.len());
+}

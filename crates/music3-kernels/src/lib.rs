@@ -24,8 +24,9 @@ pub use self::{
     matmul::Matmul,
     path::ComputePath,
     steps::{
-        Norm, Preparation, Stored, try_add, try_attend_stored, try_attention_weights, try_gate, try_gated,
-        try_linear_added, try_read_positions, try_rms_norm, try_store_positions,
+        Norm, Preparation, Stored, try_add, try_attend_stored, try_attention_weights, try_gate, try_gate_halves,
+        try_gated, try_layer_norm, try_linear_added, try_read_positions, try_rms_norm, try_split_heads,
+        try_store_positions,
     },
 };
 
@@ -68,22 +69,27 @@ pub fn try_matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>
     }
 }
 
-/// Returns `x · weightᵀ` of two bf16 operands, summed in f32 and rounded to bf16 once, where that happens in the product
-/// itself.
+/// Returns `x · weightᵀ + bias` of two bf16 or two f32 operands, summed in f32 and stored in their type with one rounding,
+/// where all of that happens in the product itself.
 ///
-/// Offered on the unfused burn-cuda, through cuBLASLt.
+/// Offered on the unfused burn-cuda, through cuBLASLt; for f32 operands as [`Matmul::current`] says, and not for
+/// [`Matmul::Split`].
 ///
 /// # Shapes
-/// `x` `[rows, in]`, `weight` `[out, in]` → `[rows, out]`
+/// `x` `[rows, in]`, `weight` `[out, in]`, `bias` `[out]` → `[rows, out]`
 ///
 /// # Panics
 /// If an earlier product failed on the device.
-pub fn try_linear_rounded<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> Option<Tensor<B, 2>> {
+pub fn try_linear<B: Backend>(
+    x: &Tensor<B, 2>,
+    weight: &Tensor<B, 2>,
+    bias: Option<&Tensor<B, 1>>,
+) -> Option<Tensor<B, 2>> {
     #[cfg(feature = "cuda")]
-    return cuda::linear_rounded(x, weight);
+    return cuda::linear(x, weight, bias);
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = (x, weight);
+        let _ = (x, weight, bias);
         None
     }
 }

@@ -180,3 +180,52 @@ pub fn try_attention_weights<B: Backend, const D: usize>(
         None
     }
 }
+
+/// Returns LayerNorm over the last dimension of f32 or bf16 rows; the result rounds once.
+pub fn try_layer_norm<B: Backend, const D: usize>(
+    x: &Tensor<B, D>,
+    weight: &Tensor<B, 1>,
+    bias: &Tensor<B, 1>,
+    eps: f32,
+) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::layer_norm(x, weight, bias, eps);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, weight, bias, eps);
+        None
+    }
+}
+
+/// Returns `value ⊙ silu(gate)` of f32 or bf16 rows that hold the value half first; `silu` and the product round.
+///
+/// # Shapes
+/// `[batch, tokens, 2·half]` → `[batch, tokens, half]`
+pub fn try_gate_halves<B: Backend>(halves: &Tensor<B, 3>) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::gate_halves(halves);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (halves);
+        None
+    }
+}
+
+/// Returns heads in their own layout; with cosines and sines `[tokens, rotary_dim]` the first values of each head are
+/// rotated, half against half, where both products and the sum round.
+///
+/// # Shapes
+/// `x` `[batch, tokens, heads·head_dim]` → `[batch, heads, tokens, head_dim]`
+pub fn try_split_heads<B: Backend>(
+    x: &Tensor<B, 3>,
+    heads: usize,
+    rotary: Option<[&Tensor<B, 2>; 2]>,
+) -> Option<Tensor<B, 4>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::split_heads(x, heads, rotary);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, heads, rotary);
+        None
+    }
+}

@@ -42,6 +42,7 @@ use music3_nn::{
     RotaryTable, Width,
     layers::{Conv1d, Conv1dConfig, LayerNorm, Linear, lazy_param},
     ops::{self, AttentionMask},
+    rotary::split_heads,
 };
 use serde::Deserialize;
 
@@ -338,11 +339,8 @@ impl<B: Backend> TransformerBlock<B> {
         let attended = self.attn.forward(self.norm1.forward(hidden_states.clone()), rotary);
         let hidden_states = ops::add(hidden_states, attended, self.width);
         let halves = self.ff_in.forward(self.norm2.forward(hidden_states.clone()));
-        let half = halves.dims()[2] / 2;
         // Upstream quirk: the second half is the gate.
-        let value = halves.clone().narrow(2, 0, half);
-        let gate = ops::silu(halves.narrow(2, half, half), self.width);
-        let fed = self.ff_out.forward(ops::mul(value, gate, self.width));
+        let fed = self.ff_out.forward(ops::gate_halves(halves, self.width));
         ops::add(hidden_states, fed, self.width)
     }
 }
@@ -367,13 +365,9 @@ pub struct Attention<B: Backend> {
 impl<B: Backend> Attention<B> {
     fn forward(&self, hidden_states: Tensor<B, 3>, rotary: &RotaryTable<B>) -> Tensor<B, 3> {
         let [batch, tokens, _] = hidden_states.dims();
-        let split = |x: Tensor<B, 3>| {
-            let head_dim = x.dims()[2] / self.heads;
-            x.reshape([batch, tokens, self.heads, head_dim]).swap_dims(1, 2)
-        };
-        let query = rotary.apply(split(self.to_q.forward(hidden_states.clone())), self.width);
-        let key = rotary.apply(split(self.to_k.forward(hidden_states.clone())), self.width);
-        let value = split(self.to_v.forward(hidden_states));
+        let query = rotary.split(self.to_q.forward(hidden_states.clone()), self.heads, self.width);
+        let key = rotary.split(self.to_k.forward(hidden_states.clone()), self.heads, self.width);
+        let value = split_heads(self.to_v.forward(hidden_states), self.heads);
         let attended = ops::scaled_dot_product_attention(query, key, value, AttentionMask::Full, self.width);
         let [_, heads, _, head_dim] = attended.dims();
         self.to_out.forward(attended.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim]))

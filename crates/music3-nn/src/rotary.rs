@@ -52,6 +52,19 @@ impl<B: Backend> RotaryTable<B> {
         self.sin.clone()
     }
 
+    /// Returns heads in their own layout and rotated as [`apply`](Self::apply) does.
+    ///
+    /// # Shapes
+    /// `x` `[batch, positions, heads·head_dim]` → `[batch, heads, positions, head_dim]`.
+    pub fn split(&self, x: Tensor<B, 3>, heads: usize, width: Width) -> Tensor<B, 4> {
+        if x.dtype() == width.store_dtype::<B>(&x.device())
+            && let Some(split) = music3_kernels::try_split_heads(&x, heads, Some([&self.cos, &self.sin]))
+        {
+            return split;
+        }
+        self.apply(split_heads(x, heads), width)
+    }
+
     /// Returns `x` with the first `rotary_dim` values of each head rotated: `x·cos + rotate_half(x)·sin`, where both
     /// products and the sum round.
     ///
@@ -75,6 +88,18 @@ impl<B: Backend> RotaryTable<B> {
         }
         Tensor::cat(vec![rotated, x.narrow(3, rotary_dim, head_dim - rotary_dim)], 3)
     }
+}
+
+/// Returns heads in their own layout.
+///
+/// # Shapes
+/// `[batch, positions, heads·head_dim]` → `[batch, heads, positions, head_dim]`.
+pub fn split_heads<B: Backend>(x: Tensor<B, 3>, heads: usize) -> Tensor<B, 4> {
+    if let Some(split) = music3_kernels::try_split_heads(&x, heads, None) {
+        return split;
+    }
+    let [batch, positions, width] = x.dims();
+    x.reshape([batch, positions, heads, width / heads]).swap_dims(1, 2)
 }
 
 /// Returns `1 / theta^(2i / dim)` in f32. Each step is rounded to f32 as torch does, because an angle is a frequency

@@ -58,6 +58,8 @@ pub(super) struct Product {
     pub(super) accumulate: bool,
     /// Whether the sums are rounded to bf16; else the output is f32.
     pub(super) rounded: bool,
+    /// Whether a bias, one value a column in the output's type, is added before the rounding.
+    pub(super) biased: bool,
 }
 
 /// A product with its place: which of a task's handles its operands are, and how many bytes into them it begins.
@@ -66,6 +68,8 @@ pub(super) struct Step {
     pub(super) product: Product,
     pub(super) a: (usize, u64),
     pub(super) b: (usize, u64),
+    /// Which handle is the bias, where there is one.
+    pub(super) bias: Option<usize>,
 }
 
 /// Enqueues products on the device, one after the other; the last handle is the output of them all.
@@ -116,13 +120,23 @@ impl Library {
         self.queue.between(|stream| {
             steps.iter().try_for_each(|step| {
                 let operand = |(index, offset): (usize, u64)| pointers[index] + offset;
-                self.multiply(&step.product, [operand(step.a), operand(step.b), out], stream)
+                let bias = step.bias.map(|index| pointers[index]);
+                self.multiply(&step.product, [operand(step.a), operand(step.b), out], bias, stream)
             })
         })
     }
 
-    fn multiply(&self, product: &Product, [a, b, out]: [u64; 3], stream: CUstream) -> Result<(), String> {
+    fn multiply(
+        &self,
+        product: &Product,
+        [a, b, out]: [u64; 3],
+        bias: Option<u64>,
+        stream: CUstream,
+    ) -> Result<(), String> {
         let plan = &self.plans[product];
+        if let Some(bias) = bias {
+            plan.set(Desc::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
+        }
         let (one, added) = (1.0f32, if product.accumulate { 1.0f32 } else { 0.0 });
         let scalar = |value: &f32| ptr::from_ref(value).cast::<c_void>();
         // SAFETY: the pointers lie in allocations of this context that are held by the caller and large enough for the
@@ -162,8 +176,13 @@ struct Plan {
 }
 
 impl Plan {
+    /// Sets an attribute of the description.
+    fn set<T>(&self, attribute: Desc, value: &T) -> Result<(), String> {
+        set_attribute(self.desc, attribute, value)
+    }
+
     fn new(handle: lt_sys::cublasLtHandle_t, product: &Product) -> Result<Self, String> {
-        let Product { a, b, operands, rounded, .. } = product;
+        let Product { a, b, operands, rounded, biased, .. } = product;
         let count = a.count().max(b.count());
         // CUBLAS_COMPUTE_32F multiplies f32 operands as f32; the FAST_ forms are the ones that round them.
         let (operand, compute) = match operands {
@@ -174,17 +193,11 @@ impl Plan {
         let desc = lt::create_matmul_desc(compute, cudaDataType::CUDA_R_32F).described("describe the product")?;
         // A row-major matrix is its transpose in column-major terms.
         for (attribute, matrix) in [(Desc::CUBLASLT_MATMUL_DESC_TRANSA, b), (Desc::CUBLASLT_MATMUL_DESC_TRANSB, a)] {
-            let operation = if matrix.column_major { TRANSPOSED } else { AS_IT_IS };
-            // SAFETY: the description was just made, and the attribute is an operation.
-            unsafe {
-                lt::set_matmul_desc_attribute(
-                    desc,
-                    attribute,
-                    ptr::from_ref(&operation).cast(),
-                    size_of_val(&operation),
-                )
-            }
-            .described("set a transposition")?;
+            set_attribute(desc, attribute, &if matrix.column_major { TRANSPOSED } else { AS_IT_IS })?;
+        }
+        if *biased {
+            let epilogue = lt_sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+            set_attribute(desc, Desc::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
         }
         let left = operand_layout(b, operand, count)?;
         let right = operand_layout(a, operand, count)?;
@@ -193,6 +206,13 @@ impl Plan {
         let algorithm = choose(handle, desc, [left, right, out])?;
         Ok(Self { desc, left, right, out, algorithm })
     }
+}
+
+/// Sets an attribute of a product's description; the value's type must be the attribute's.
+fn set_attribute<T>(desc: lt_sys::cublasLtMatmulDesc_t, attribute: Desc, value: &T) -> Result<(), String> {
+    // SAFETY: the description is alive, and the library copies as many bytes as the value has.
+    unsafe { lt::set_matmul_desc_attribute(desc, attribute, ptr::from_ref(value).cast(), size_of_val(value)) }
+        .described("describe the product")
 }
 
 fn operand_layout(

@@ -32,8 +32,8 @@ use self::{
 pub(crate) use self::{
     read::PendingRead,
     steps::{
-        add, attend_stored, attention_weights, draw, gate, gated, linear_added, read_positions, rms_norm,
-        store_positions,
+        add, attend_stored, attention_weights, draw, gate, gate_halves, gated, layer_norm, linear_added,
+        read_positions, rms_norm, split_heads, store_positions,
     },
 };
 use crate::{DeviceReport, Matmul};
@@ -132,8 +132,9 @@ fn multiply(lhs: CudaTensor, rhs: CudaTensor, matmul: Matmul) -> Option<CudaTens
     }
     let device = lhs.device.to_id();
     let whole = |operands, lhs: CudaTensor, rhs: CudaTensor| {
-        let product = Product { a: a.clone(), b: b.clone(), operands, accumulate: false, rounded: false };
-        let step = Step { product, a: (0, 0), b: (1, 0) };
+        let product =
+            Product { a: a.clone(), b: b.clone(), operands, accumulate: false, rounded: false, biased: false };
+        let step = Step { product, a: (0, 0), b: (1, 0), bias: None };
         lt::enqueue(device, vec![step], vec![lhs.handle, rhs.handle, out.handle.clone()]);
     };
     match (dtype, matmul) {
@@ -149,10 +150,24 @@ fn multiply(lhs: CudaTensor, rhs: CudaTensor, matmul: Matmul) -> Option<CudaTens
     Some(out)
 }
 
-/// See [`try_linear_rounded`](crate::try_linear_rounded).
-pub(crate) fn linear_rounded<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> Option<Tensor<B, 2>> {
+/// See [`try_linear`](crate::try_linear).
+pub(crate) fn linear<B: Backend>(
+    x: &Tensor<B, 2>,
+    weight: &Tensor<B, 2>,
+    bias: Option<&Tensor<B, 1>>,
+) -> Option<Tensor<B, 2>> {
     let (x, weight) = (cuda_tensor(x)?, cuda_tensor(weight)?);
-    if x.dtype != DType::BF16 || weight.dtype != DType::BF16 || !lt::is_available() {
+    let bias = match bias {
+        None => None,
+        Some(bias) => Some(into_contiguous(cuda_tensor(bias)?)),
+    };
+    let (operands, dtype) = match (x.dtype, Matmul::current()) {
+        (DType::BF16, _) => (Operands::Bf16, DType::BF16),
+        (DType::F32, Matmul::Strict) => (Operands::F32, DType::F32),
+        (DType::F32, Matmul::Tf32) => (Operands::Tf32, DType::F32),
+        _ => return None,
+    };
+    if weight.dtype != dtype || bias.as_ref().is_some_and(|bias| bias.dtype != dtype) || !lt::is_available() {
         return None;
     }
     if let Some(error) = task::take_error() {
@@ -163,12 +178,14 @@ pub(crate) fn linear_rounded<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>
     let strides = [weight.meta.strides()[1], weight.meta.strides()[0]];
     let b = Batched::new(&transposed, &strides)?;
     let shape = a.product_shape(&b)?;
-    let handle = x.client.empty(shape.iter().product::<usize>() * size_of::<half::bf16>());
+    let handle = x.client.empty(shape.iter().product::<usize>() * dtype.size());
     let (client, device) = (x.client.clone(), x.device.clone());
-    let out = CudaTensor::new_contiguous(client, device, shape.into(), handle, DType::BF16);
-    let product = Product { a, b, operands: Operands::Bf16, accumulate: false, rounded: true };
-    let step = Step { product, a: (0, 0), b: (1, 0) };
-    lt::enqueue(x.device.to_id(), vec![step], vec![x.handle, weight.handle, out.handle.clone()]);
+    let out = CudaTensor::new_contiguous(client, device, shape.into(), handle, dtype);
+    let (rounded, biased) = (dtype == DType::BF16, bias.is_some());
+    let product = Product { a, b, operands, accumulate: false, rounded, biased };
+    let step = Step { product, a: (0, 0), b: (1, 0), bias: biased.then_some(2) };
+    let handles = [x.handle, weight.handle].into_iter().chain(bias.map(|bias| bias.handle));
+    lt::enqueue(x.device.to_id(), vec![step], handles.chain([out.handle.clone()]).collect());
     into_tensor(out)
 }
 

@@ -127,3 +127,31 @@ pub(crate) fn draw<B: Backend>(
 ) -> Option<()> {
     decode::draw(for_kernel(logits)?, for_kernel(exponentials)?, int_tensor(outcome)?, draw)
 }
+
+/// See [`try_layer_norm`](crate::try_layer_norm).
+pub(crate) fn layer_norm<B: Backend, const D: usize>(
+    x: &Tensor<B, D>,
+    weight: &Tensor<B, 1>,
+    bias: &Tensor<B, 1>,
+    eps: f32,
+) -> Option<Tensor<B, D>> {
+    into_tensor(decode::layer_norm(for_kernel(x)?, for_kernel(weight)?, for_kernel(bias)?, eps)?)
+}
+
+/// See [`try_gate_halves`](crate::try_gate_halves).
+pub(crate) fn gate_halves<B: Backend>(halves: &Tensor<B, 3>) -> Option<Tensor<B, 3>> {
+    into_tensor(decode::gate_halves(for_kernel(halves)?)?)
+}
+
+/// See [`try_split_heads`](crate::try_split_heads).
+pub(crate) fn split_heads<B: Backend>(
+    x: &Tensor<B, 3>,
+    heads: usize,
+    rotary: Option<[&Tensor<B, 2>; 2]>,
+) -> Option<Tensor<B, 4>> {
+    let tables = match rotary {
+        None => None,
+        Some([cosines, sines]) => Some((for_kernel(cosines)?, for_kernel(sines)?)),
+    };
+    into_tensor(decode::split_heads(for_kernel(x)?, heads, tables)?)
+}

@@ -72,6 +72,22 @@ pub fn silu_product<B: Backend, const D: usize>(gate: Tensor<B, D>, up: Tensor<B
     mul(silu(gate, width), up, width)
 }
 
+/// Returns `value ⊙ silu(gate)` of rows that hold the value half first and the gate half second; `silu` rounds before the
+/// product.
+///
+/// # Shapes
+/// `[batch, tokens, 2·half]` → `[batch, tokens, half]`
+pub fn gate_halves<B: Backend>(halves: Tensor<B, 3>, width: Width) -> Tensor<B, 3> {
+    if halves.dtype() == width.store_dtype::<B>(&halves.device())
+        && let Some(gated) = music3_kernels::try_gate_halves(&halves)
+    {
+        return gated;
+    }
+    let half = halves.dims()[2] / 2;
+    let value = halves.clone().narrow(2, 0, half);
+    mul(value, silu(halves.narrow(2, half, half), width), width)
+}
+
 /// Returns `sin(x)`.
 pub fn sin<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
     round(widen(x).sin(), width)

@@ -43,6 +43,11 @@ pub fn layer_norm<B: Backend, const D: usize>(
     eps: f32,
     width: Width,
 ) -> Tensor<B, D> {
+    if x.dtype() == width.store_dtype::<B>(&x.device())
+        && let Some(normalised) = music3_kernels::try_layer_norm(&x, &weight, &bias, eps)
+    {
+        return normalised;
+    }
     let x = widen(x);
     let centred = x.clone() - x.mean_dim(D - 1);
     let variance = (centred.clone() * centred.clone()).mean_dim(D - 1);

@@ -27,9 +27,8 @@ pub fn linear<B: Backend, const D: usize>(
     let rows = dims[..D - 1].iter().product();
     dims[D - 1] = out;
     let x: Tensor<B, 2> = x.reshape([rows, inner]);
-    if bias.is_none()
-        && width == Width::Bf16
-        && let Some(y) = music3_kernels::try_linear_rounded(&x, &weight)
+    if x.dtype() == width.store_dtype::<B>(&x.device())
+        && let Some(y) = music3_kernels::try_linear(&x, &weight, bias.as_ref())
     {
         return y.reshape(dims);
     }

@@ -1,6 +1,7 @@
 //! The language model's and the depth decoder's steps: a few rows, large bf16 weights, a static cache.
 #![allow(unsafe_code, reason = "kernels are launched on raw buffers")]
 
+mod acoustic;
 mod attention;
 mod draw;
 mod linear;
@@ -417,6 +418,114 @@ pub(super) fn linear_added(x: CudaTensor, weight: CudaTensor, residual: Option<C
     Some(out)
 }
 
+/// Returns whether a tensor is f32 or bf16, the types that the ops of many rows take.
+fn is_wide_or_narrow(tensor: &CudaTensor) -> bool {
+    matches!(tensor.dtype, DType::F32 | DType::BF16)
+}
+
+/// Returns contiguous memory of a tensor's own type.
+fn empty_like(like: &CudaTensor, shape: Vec<usize>) -> CudaTensor {
+    let bytes = shape.iter().product::<usize>() * like.dtype.size();
+    let handle = like.client.empty(bytes);
+    CudaTensor::new_contiguous(like.client.clone(), like.device.clone(), shape.into(), handle, like.dtype)
+}
+
+/// LayerNorm over the last dimension.
+pub(super) fn layer_norm(x: CudaTensor, weight: CudaTensor, bias: CudaTensor, eps: f32) -> Option<CudaTensor> {
+    let shape = x.meta.shape().to_vec();
+    let channels = *shape.last()?;
+    let fits = is_wide_or_narrow(&x)
+        && [&weight, &bias].iter().all(|given| given.dtype == x.dtype && given.meta.shape().as_slice() == [channels]);
+    let rows = elements(&x).checked_div(channels)?;
+    if !fits || rows == 0 {
+        return None;
+    }
+    let (x, weight, bias) = (into_contiguous(x), into_contiguous(weight), into_contiguous(bias));
+    let out = empty_like(&x, shape);
+    acoustic::layer_norm::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d(rows as u32),
+        CubeDim::new_1d(PLANES * PLANE),
+        halves(&x),
+        halves(&weight),
+        halves(&bias),
+        halves(&out),
+        eps,
+        channels as u32,
+        PLANES,
+        x.dtype.into(),
+    );
+    Some(out)
+}
+
+/// The gate of `[…, 2·half]`, value half first.
+pub(super) fn gate_halves(x: CudaTensor) -> Option<CudaTensor> {
+    let mut shape = x.meta.shape().to_vec();
+    let half = *shape.last()? / 2;
+    *shape.last_mut()? = half;
+    let count = shape.iter().product::<usize>();
+    if !is_wide_or_narrow(&x) || count == 0 || elements(&x) != 2 * count || u32::try_from(2 * count).is_err() {
+        return None;
+    }
+    let x = into_contiguous(x);
+    let out = empty_like(&x, shape);
+    acoustic::gate_halves::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
+        CubeDim::new_1d(PLANES * PLANE),
+        halves(&x),
+        halves(&out),
+        half as u32,
+        count as u32,
+        x.dtype.into(),
+    );
+    Some(out)
+}
+
+/// Heads in their own layout, rotated where there are tables: `[batch, tokens, heads·head_dim]` →
+/// `[batch, heads, tokens, head_dim]`.
+pub(super) fn split_heads(x: CudaTensor, heads: usize, tables: Option<(CudaTensor, CudaTensor)>) -> Option<CudaTensor> {
+    let [batch, tokens, width] = *x.meta.shape().as_slice() else { return None };
+    let count = batch * tokens * width;
+    if !is_wide_or_narrow(&x) || count == 0 || heads == 0 || width % heads != 0 || u32::try_from(count).is_err() {
+        return None;
+    }
+    let head_dim = width / heads;
+    let rotary_dim = match &tables {
+        None => 0,
+        Some((cosines, sines)) => {
+            let [rows, rotary_dim] = *cosines.meta.shape().as_slice() else { return None };
+            let fits = rows == tokens
+                && rotary_dim <= head_dim
+                && rotary_dim % 2 == 0
+                && sines.meta.shape() == cosines.meta.shape()
+                && [cosines, sines].iter().all(|table| table.dtype == x.dtype);
+            fits.then_some(rotary_dim)?
+        }
+    };
+    let x = into_contiguous(x);
+    let out = empty_like(&x, vec![batch, heads, tokens, head_dim]);
+    // Without tables nothing of them is read; any buffer stands for them.
+    let (cosines, sines) = tables
+        .map_or_else(|| (x.clone(), x.clone()), |(cosines, sines)| (into_contiguous(cosines), into_contiguous(sines)));
+    acoustic::split_heads::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
+        CubeDim::new_1d(PLANES * PLANE),
+        halves(&x),
+        halves(&cosines),
+        halves(&sines),
+        halves(&out),
+        tokens as u32,
+        heads as u32,
+        count as u32,
+        head_dim as u32,
+        rotary_dim as u32,
+        x.dtype.into(),
+    );
+    Some(out)
+}
+
 /// The sum of two tensors, or `silu(a) · b`, of one shape in bf16.
 pub(super) fn joined(a: CudaTensor, b: CudaTensor, joint: Joint) -> Option<CudaTensor> {
     let count = elements(&a);
@@ -550,7 +659,7 @@ fn words(tensor: &CudaTensor) -> ArrayArg<CudaRuntime> {
     array(&tensor.handle, elements(tensor) / 2)
 }
 
-/// A contiguous bf16 tensor value by value.
+/// A contiguous tensor value by value.
 fn halves(tensor: &CudaTensor) -> ArrayArg<CudaRuntime> {
     array(&tensor.handle, elements(tensor))
 }
