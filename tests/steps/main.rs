@@ -5,6 +5,8 @@
 //! differ, by at most two units in the last place or 2⁻⁷ of the root mean square. On CUDA every kernel must also be the
 //! one that ran.
 
+#![expect(clippy::print_stdout, reason = "what a kernel measured is shown beside its bound")]
+
 mod compare;
 mod decoder;
 #[cfg(feature = "cuda")]
