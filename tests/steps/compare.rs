@@ -17,7 +17,10 @@ pub(crate) fn values<B: Backend, const D: usize>(
             (f64::from(state >> 8) / f64::from(1 << 23) - 1.0) as f32
         })
         .collect();
-    ops::round(Tensor::from_data(TensorData::new(values, shape), (device, DType::F32)), width)
+    // Through one dimension, as weights are: a device may pad the rows of several.
+    let len = values.len();
+    let values = Tensor::<B, 1>::from_data(TensorData::new(values, [len]), (device, DType::F32));
+    ops::round(values, width).reshape(shape)
 }
 
 /// The values, widened.

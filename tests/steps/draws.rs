@@ -60,12 +60,12 @@ fn a_device_draws_what_the_host_draws() {
             let wanted = on_host(&rows(&logits, skipped), &numbers[5..], filters);
             let exponentials: Tensor<B, 1> =
                 Tensor::from_data(TensorData::new(numbers.clone(), [numbers.len()]), (&device, DType::F32));
-            let outcome = Tensor::<B, 1, Int>::from_data(TensorData::new(vec![-7i32; 9], [9]), &device);
+            let outcome = Tensor::<B, 1, Int>::from_data(TensorData::new(vec![-7i32; 12], [12]), &device);
             try_draw(&logits, &exponentials, &outcome, draw(candidates, skipped, filters))
                 .expect("bf16 logits on CUDA");
             let outcome = PendingRead::begin(&outcome).expect("on CUDA").wait().expect("a copy");
             let row = 40 + (wanted as i32 - 1).max(0);
-            let expected = [-7, wanted as i32, -7, -7, 0, -7, -7, row, -7];
+            let expected = [-7, wanted as i32, -7, -7, 0, -7, -7, -7, row, row, -7, -7];
             assert_eq!(outcome, expected, "{candidates} candidates, {skipped} skipped, seed {seed}");
         }
     }
@@ -80,7 +80,7 @@ fn a_device_counts_logits_that_are_not_finite() {
     let logits: Tensor<B, 2> = Tensor::from_data(TensorData::new(values, [2, 70]), (&device, DType::F32));
     let logits = ops::round(logits, Width::Bf16);
     let exponentials: Tensor<B, 1> = Tensor::ones([75], (&device, DType::F32));
-    let outcome = Tensor::<B, 1, Int>::from_data(TensorData::new(vec![0i32; 9], [9]), &device);
+    let outcome = Tensor::<B, 1, Int>::from_data(TensorData::new(vec![0i32; 12], [12]), &device);
     try_draw(&logits, &exponentials, &outcome, draw(70, 0, false)).expect("bf16 logits on CUDA");
     let outcome = PendingRead::begin(&outcome).expect("on CUDA").wait().expect("a copy");
     assert_eq!(outcome[4], 3);

@@ -8,9 +8,39 @@ use crate::compare::{host, values};
 
 on_each_backend!(products_keep_to_f64, products_repeat_to_the_bit);
 
-/// Rows, inner dimension, columns: the transformer's products with fewer rows, a convolution's, and odd ones.
-const SHAPES: [[usize; 3]; 6] =
-    [[64, 2048, 2048], [32, 8192, 256], [8, 12_288, 96], [1, 1000, 33], [17, 3, 5], [5, 513, 129]];
+/// Rows, inner dimension, columns: the published transformer's products and the vocoder's convolutions with few rows, an
+/// attention head's two, and odd ones. `goldens/generate/product_errors.py` computes them with torch.
+const SHAPES: [[usize; 3]; 26] = [
+    // Transformer: attention's projections, feed-forward, first and last convolutions and projections, the time.
+    [16, 2048, 2048],
+    [4, 2048, 16_384],
+    [16, 8192, 2048],
+    [16, 2304, 2304],
+    [16, 2304, 2048],
+    [64, 2048, 128],
+    [64, 128, 128],
+    [16, 256, 2048],
+    [64, 64, 689],
+    [64, 689, 64],
+    // Vocoder: input, transposed convolutions (all taps at once), dilated and 1×1 ones, output.
+    [16, 64, 1024],
+    [16, 7168, 1536],
+    [4, 1536, 12_288],
+    [8, 768, 6144],
+    [16, 384, 1536],
+    [64, 192, 384],
+    [16, 5376, 768],
+    [16, 2688, 384],
+    [32, 1344, 192],
+    [64, 672, 96],
+    [16, 768, 768],
+    [64, 672, 1],
+    // Neither the model's nor any tile's sizes.
+    [1, 1000, 33],
+    [17, 3, 5],
+    [5, 513, 129],
+    [8, 12_288, 96],
+];
 
 /// What a form may differ from f64 by, as a share of the root mean square of the product: rms and largest.
 fn allowed(matmul: Matmul) -> [f64; 2] {
@@ -32,7 +62,7 @@ fn products_keep_to_f64<B: Backend>(device: &B::Device) {
             let apart = found.iter().zip(&wanted).map(|(a, b)| (f64::from(*a) - b).abs() / rms);
             let (square, worst) = apart.fold((0.0, 0.0f64), |(sum, worst), d| (sum + d * d, worst.max(d)));
             let error = (square / found.len() as f64).sqrt();
-            println!("{rows}×{inner}×{columns} {matmul}: rms {error:.2e}, worst {worst:.2e}");
+            println!("product {rows} {inner} {columns} {matmul}: rms {error:.2e}, worst {worst:.2e}");
             let [error_allowed, worst_allowed] = allowed(matmul);
             assert!(
                 error <= error_allowed,

@@ -31,8 +31,8 @@ pub struct Draw {
 /// Offered on the unfused burn-cuda for bf16 logits. A frame's `outcome` is read with [`PendingRead`].
 ///
 /// # Shapes
-/// `logits` `[2, columns]`, conditional row first; `exponentials` `[n]`; `outcome` `[3·slots]`: winners, how many logits
-/// were not finite, and the winners' rows in the table
+/// `logits` `[2, columns]`, conditional row first; `exponentials` `[n]`; `outcome` `[4·slots]`: winners, how many logits
+/// were not finite, and the winners' rows in the table, each twice, for both rows of the batch
 pub fn try_draw<B: Backend>(
     logits: &Tensor<B, 2>,
     exponentials: &Tensor<B, 1>,

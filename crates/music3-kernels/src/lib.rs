@@ -24,7 +24,8 @@ pub use self::{
     matmul::Matmul,
     path::ComputePath,
     steps::{
-        Norm, Preparation, Stored, try_attend_stored, try_gated, try_linear_added, try_read_positions, try_rms_norm,
+        Norm, Preparation, Stored, try_add, try_attend_stored, try_attention_weights, try_gate, try_gated,
+        try_linear_added, try_read_positions, try_rms_norm, try_store_positions,
     },
 };
 
@@ -63,6 +64,26 @@ pub fn try_matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>
     #[cfg(not(feature = "cuda"))]
     {
         let _ = (a, b);
+        None
+    }
+}
+
+/// Returns `x · weightᵀ` of two bf16 operands, summed in f32 and rounded to bf16 once, where that happens in the product
+/// itself.
+///
+/// Offered on the unfused burn-cuda, through cuBLASLt.
+///
+/// # Shapes
+/// `x` `[rows, in]`, `weight` `[out, in]` → `[rows, out]`
+///
+/// # Panics
+/// If an earlier product failed on the device.
+pub fn try_linear_rounded<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> Option<Tensor<B, 2>> {
+    #[cfg(feature = "cuda")]
+    return cuda::linear_rounded(x, weight);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, weight);
         None
     }
 }

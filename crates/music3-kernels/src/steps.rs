@@ -120,3 +120,63 @@ pub fn try_rms_norm<B: Backend, const D: usize>(x: &Tensor<B, D>, norm: Norm<'_,
         None
     }
 }
+
+/// As [`try_read_positions`], of any number of positions whose queries, keys and values were projected before.
+///
+/// # Shapes
+/// `projected` `[batch, tokens, heads·head_dim]`, keys and values with their own heads → `[batch, tokens, heads, head_dim]`
+pub fn try_store_positions<B: Backend>(
+    projected: [&Tensor<B, 3>; 3],
+    preparation: Option<Preparation<'_, B>>,
+    stored: &Stored<'_, B>,
+) -> Option<Tensor<B, 4>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::store_positions(projected, preparation, stored);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (projected, preparation, stored);
+        None
+    }
+}
+
+/// Returns `a + b` of two bf16 tensors of one shape, rounded.
+pub fn try_add<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::add(a, b);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (a, b);
+        None
+    }
+}
+
+/// Returns `silu(gate) ⊙ up` of two bf16 tensors of one shape; `silu` and the product round.
+pub fn try_gate<B: Backend, const D: usize>(gate: &Tensor<B, D>, up: &Tensor<B, D>) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::gate(gate, up);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (gate, up);
+        None
+    }
+}
+
+/// Returns the weights of attention: the softmax of `scale · query · key` over the last dimension, in f32. With
+/// `(first, queries)`, row `r` sees the keys up to number `first + r % queries`.
+///
+/// # Shapes
+/// `query` `[..., rows, head_dim]`, `key` `[..., head_dim, keys]`, both f32 or both bf16 → `[..., rows, keys]`
+pub fn try_attention_weights<B: Backend, const D: usize>(
+    query: &Tensor<B, D>,
+    key: &Tensor<B, D>,
+    scale: f32,
+    causal: Option<(usize, usize)>,
+) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::attention_weights(query, key, scale, causal);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (query, key, scale, causal);
+        None
+    }
+}

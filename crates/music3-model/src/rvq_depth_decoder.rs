@@ -220,11 +220,31 @@ impl<B: Backend> DepthDecoder<B> {
     /// # Panics
     /// If the cache's capacity is exceeded.
     pub fn forward_cached(&self, inputs_embeds: Tensor<B, 3>, cache: &mut KvCache<B>) -> Tensor<B, 3> {
-        let steps = inputs_embeds.dims()[1];
+        self.extend(inputs_embeds.dims(), cache, |positions| ops::add(inputs_embeds, positions, self.width))
+    }
+
+    /// Projects embeddings and returns the hidden states of their steps, which come after those in `cache`.
+    ///
+    /// # Shapes
+    /// `[batch, steps, hidden_size]` → the same
+    ///
+    /// # Panics
+    /// If the cache's capacity is exceeded.
+    pub fn read(&self, embeddings: Tensor<B, 3>, cache: &mut KvCache<B>) -> Tensor<B, 3> {
+        self.extend(embeddings.dims(), cache, |positions| self.projection.forward_added(embeddings, positions))
+    }
+
+    /// Runs the layers on what `positioned` makes of the learned positions, `[batch, steps, hidden_size]`.
+    fn extend(
+        &self,
+        [batch, steps, _]: [usize; 3],
+        cache: &mut KvCache<B>,
+        positioned: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
+    ) -> Tensor<B, 3> {
         cache.extend(steps, |caches, position| {
             // 1. Learned positions.
-            let positions = self.pos_embedding.weight.val().narrow(0, position, steps).unsqueeze();
-            let mut hidden_states = ops::add(inputs_embeds, positions, self.width);
+            let positions = self.pos_embedding.weight.val().narrow(0, position, steps).unsqueeze_dim(0);
+            let mut hidden_states = positioned(positions.repeat_dim(0, batch));
             // 2. Layers and final norm.
             for (layer, cache) in self.layers.iter().zip(caches) {
                 hidden_states = layer.forward(hidden_states, cache, position);

@@ -60,39 +60,55 @@ impl<B: Backend> Projections<'_, B> {
         }
         let norm = self.norm.weight.val();
         let [query, key, value] = [self.query, self.key, self.value].map(|projection| projection.weight.val());
-        let prepared = self.preparation.as_ref().map(|HeadPreparation { query_norm, key_norm, rotary }| {
-            (query_norm.weight.val(), key_norm.weight.val(), query_norm.eps, key_norm.eps, rotary.cos(), rotary.sin())
-        });
-        let preparation = prepared.as_ref().map(|(query, key, query_eps, key_eps, cosines, sines)| Preparation {
-            query: Norm { weight: query, eps: *query_eps },
-            key: Norm { weight: key, eps: *key_eps },
-            cosines,
-            sines,
-        });
-        let (keys, values) = cache.whole();
-        let stored = Stored { keys, values, position };
-        let norm = Norm { weight: &norm, eps: self.norm.eps };
-        music3_kernels::try_read_positions(hidden_states, norm, [&query, &key, &value], preparation, &stored)
+        self.with_preparation(|preparation| {
+            let (keys, values) = cache.whole();
+            let stored = Stored { keys, values, position };
+            let norm = Norm { weight: &norm, eps: self.norm.eps };
+            music3_kernels::try_read_positions(hidden_states, norm, [&query, &key, &value], preparation, &stored)
+        })
     }
 
     fn read_plainly(&self, hidden_states: Tensor<B, 3>, cache: &mut LayerCache<B>, position: usize) -> Tensor<B, 4> {
         let [batch, tokens, _] = hidden_states.dims();
         let width = self.norm.width;
         let hidden_states = self.norm.forward(hidden_states);
+        let projected = [self.query, self.key, self.value].map(|projection| projection.forward(hidden_states.clone()));
+        if width == Width::Bf16 {
+            let [query, key, value] = projected.each_ref();
+            let stored = self.with_preparation(|preparation| {
+                let (keys, values) = cache.whole();
+                let stored = Stored { keys, values, position };
+                music3_kernels::try_store_positions([query, key, value], preparation, &stored)
+            });
+            if let Some(queries) = stored {
+                return queries;
+            }
+        }
         let split = |x: Tensor<B, 3>| {
             let heads = x.dims()[2] / self.head_dim;
             x.reshape([batch, tokens, heads, self.head_dim])
         };
-        let mut query = split(self.query.forward(hidden_states.clone()));
-        let mut key = split(self.key.forward(hidden_states.clone()));
-        let value = split(self.value.forward(hidden_states)).swap_dims(1, 2);
+        let [mut query, mut key, value] = projected.map(split);
         if let Some(HeadPreparation { query_norm, key_norm, rotary }) = &self.preparation {
             // A table has one row per position, and positions are the third dimension there.
             query = rotary.apply(query_norm.forward(query).swap_dims(1, 2), width).swap_dims(1, 2);
             key = rotary.apply(key_norm.forward(key).swap_dims(1, 2), width).swap_dims(1, 2);
         }
-        cache.append(position, key.swap_dims(1, 2), value);
+        cache.append(position, key.swap_dims(1, 2), value.swap_dims(1, 2));
         query
+    }
+
+    /// Calls `with` with the preparation as a kernel takes it.
+    fn with_preparation<T>(&self, with: impl FnOnce(Option<Preparation<'_, B>>) -> T) -> T {
+        let Some(HeadPreparation { query_norm, key_norm, rotary }) = &self.preparation else { return with(None) };
+        let (query, key) = (query_norm.weight.val(), key_norm.weight.val());
+        let (cosines, sines) = (rotary.cos(), rotary.sin());
+        with(Some(Preparation {
+            query: Norm { weight: &query, eps: query_norm.eps },
+            key: Norm { weight: &key, eps: key_norm.eps },
+            cosines: &cosines,
+            sines: &sines,
+        }))
     }
 }
 
@@ -136,6 +152,5 @@ pub fn gated<B: Backend>(
         }
     }
     let hidden_states = norm.forward(hidden_states);
-    let gate = ops::silu(gate.forward(hidden_states.clone()), norm.width);
-    ops::mul(gate, up.forward(hidden_states), norm.width)
+    ops::silu_product(gate.forward(hidden_states.clone()), up.forward(hidden_states), norm.width)
 }

@@ -31,7 +31,12 @@ impl<B: Backend> KvCache<B> {
     /// Returns an empty cache.
     pub fn new(shape: KvCacheShape, width: Width, device: &B::Device) -> Self {
         let dims = [shape.batch, shape.kv_heads, shape.capacity, shape.head_dim];
-        let zeros = || Some(Tensor::zeros(dims, (device, width.store_dtype::<B>(device))));
+        // Through one dimension: a device may pad the rows of several, and kernels write to rows without padding.
+        let zeros = || {
+            let zeros =
+                Tensor::<B, 1>::zeros([dims.iter().product::<usize>()], (device, width.store_dtype::<B>(device)));
+            Some(zeros.reshape(dims))
+        };
         let layers = (0..shape.layers).map(|_| LayerCache { key: zeros(), value: zeros() }).collect();
         Self { layers, len: 0, capacity: shape.capacity }
     }

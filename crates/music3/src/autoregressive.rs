@@ -137,16 +137,16 @@ impl<B: Backend> AutoregressiveHalf<B> {
                 finish = FinishReason::EndToken;
                 break;
             };
-            let embedding = self.language_model.embed(token).repeat_dim(0, ROWS);
+            let embedding = self.language_model.embed(token);
             // 3. Residual codes.
             let mut pick = |codebook: usize, logits: Tensor<B, 2>| picker.residual(codebook, logits, listener);
-            let frame = depth_frame(&self.rvq_depth_decoder, last_hidden.clone(), embedding.clone(), &mut pick)?;
+            let depth_hidden = depth_frame(&self.rvq_depth_decoder, last_hidden.clone(), embedding.clone(), &mut pick)?;
             // 4. Step 0 only moves the state past `audio_start`.
-            let hidden = Tensor::cat(vec![last_hidden.clone().narrow(0, 0, 1), frame.hidden], 1);
+            let hidden = Tensor::cat(vec![last_hidden.clone().narrow(0, 0, 1), depth_hidden], 1);
             let pending = picker.end();
             // 5. Feedback, except after the last frame.
             if step < max_frames {
-                let feedback = embed_frame(&self.rvq_depth_decoder, embedding, frame.rows);
+                let feedback = embed_frame(&self.rvq_depth_decoder, embedding, picker.residual_rows());
                 last_hidden = last_position(self.language_model.forward(feedback, &mut state));
             }
             let Some(codes) = picker.codes(pending)? else {
@@ -184,24 +184,15 @@ impl<B: Backend> Run<B> {
     }
 }
 
-/// The residual half of a frame.
-#[derive(Debug)]
-pub struct DepthFrame<B: Backend> {
-    /// The rows of `audio_embeddings` that the residual codes belong to, `[1, num_codebooks − 1]`.
-    pub rows: Tensor<B, 2, Int>,
-    /// The hidden state that each residual code came from, conditional row, side by side:
-    /// `[1, (num_codebooks − 1)·hidden_size]`.
-    pub hidden: Tensor<B, 2>,
-}
-
 /// Chooses the code of a residual codebook (1 for c1) from its logits `[2, codes]`; returns its row of
-/// `audio_embeddings`, `[1, 1]`.
+/// `audio_embeddings`, once for each row of the batch, `[2, 1]`.
 pub type PickCode<'a, B> = dyn FnMut(usize, Tensor<B, 2>) -> Result<Tensor<B, 2, Int>, SongError> + 'a;
 
-/// Predicts the residual codes of one frame, codebook by codebook; `pick` chooses each from its logits.
+/// Predicts the residual codes of one frame, codebook by codebook; `pick` chooses each from its logits. Returns the hidden
+/// state that each code came from, conditional row, side by side.
 ///
 /// # Shapes
-/// `last_hidden` `[2, hidden_size]`, `semantic_embedding` `[2, 1, hidden_size]`
+/// `last_hidden` `[2, hidden_size]`, `semantic_embedding` `[2, 1, hidden_size]` → `[1, (num_codebooks − 1)·hidden_size]`
 ///
 /// # Errors
 /// Whatever `pick` returns.
@@ -213,31 +204,29 @@ pub fn depth_frame<B: Backend>(
     last_hidden: Tensor<B, 2>,
     semantic_embedding: Tensor<B, 3>,
     pick: &mut PickCode<'_, B>,
-) -> Result<DepthFrame<B>, SongError> {
+) -> Result<Tensor<B, 2>, SongError> {
     let codebooks = decoder.num_codebooks();
     let mut cache = decoder.cache(ROWS, codebooks);
-    let mut rows = Vec::with_capacity(codebooks - 1);
     let mut hiddens = Vec::with_capacity(codebooks - 1);
     // The language model's hidden state and the semantic code are read together.
     let mut sequence = Tensor::cat(vec![last_hidden.unsqueeze_dim(1), semantic_embedding], 1);
     for codebook in 1..codebooks {
-        let hidden = last_position(decoder.forward_cached(decoder.projection.forward(sequence), &mut cache));
+        let hidden = last_position(decoder.read(sequence, &mut cache));
         hiddens.push(hidden.clone().narrow(0, 0, 1));
         let row = pick(codebook, decoder.audio_heads[codebook - 1].forward(hidden))?;
-        rows.push(row.clone());
         if codebook + 1 == codebooks {
             break;
         }
-        sequence = decoder.embed(row).repeat_dim(0, ROWS);
+        sequence = decoder.embed(row);
     }
-    Ok(DepthFrame { rows: Tensor::cat(rows, 1), hidden: Tensor::cat(hiddens, 1) })
+    Ok(Tensor::cat(hiddens, 1))
 }
 
 /// Returns what the language model reads as a finished frame: the sum of its codes' embeddings over the root of their
 /// number.
 ///
 /// # Shapes
-/// `semantic_embedding` `[2, 1, hidden_size]`, `rows` `[1, num_codebooks − 1]` → `[2, 1, hidden_size]`
+/// `semantic_embedding` `[2, 1, hidden_size]`, `rows` `[2, num_codebooks − 1]` → `[2, 1, hidden_size]`
 ///
 /// # Source
 /// `encoders.py:106-119`: the residual embeddings are summed with one rounding, then joined, then scaled by an f32
@@ -248,7 +237,7 @@ pub fn embed_frame<B: Backend>(
     rows: Tensor<B, 2, Int>,
 ) -> Tensor<B, 3> {
     let width = decoder.width();
-    let extra = ops::sum_dim(decoder.embed(rows), 1, width).repeat_dim(0, ROWS);
+    let extra = ops::sum_dim(decoder.embed(rows), 1, width);
     let scale = 1.0 / (decoder.num_codebooks() as f64).sqrt();
     ops::mul_scalar(ops::add(semantic_embedding, extra, width), scale as f32, width)
 }
@@ -268,7 +257,7 @@ fn last_position<B: Backend>(hidden: Tensor<B, 3>) -> Tensor<B, 2> {
 }
 
 /// `[1, n]`
-pub(crate) fn ids<B: Backend>(rows: impl IntoIterator<Item = usize>, device: &B::Device) -> Tensor<B, 2, Int> {
+fn ids<B: Backend>(rows: impl IntoIterator<Item = usize>, device: &B::Device) -> Tensor<B, 2, Int> {
     let rows: Vec<i32> = rows.into_iter().map(|row| i32::try_from(row).expect("tables have fewer rows")).collect();
     let columns = rows.len();
     Tensor::from_data(TensorData::new(rows, [1, columns]), device)

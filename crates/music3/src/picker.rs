@@ -7,7 +7,7 @@ use music3_nn::{Draw, PendingRead, Width, ops, try_draw};
 use music3_text::token_ids::{AUDIO_END, SEMANTIC_CODE_OFFSET, SEMANTIC_CODES};
 
 use crate::{
-    autoregressive::{CodeSource, ROWS, ids},
+    autoregressive::{CodeSource, ROWS},
     error::{SongError, Stage},
     progress::{Listener, Tap},
     sampling,
@@ -65,12 +65,12 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
         self.drawing = numbers.map(|numbers| {
             let len = numbers.len();
             let exponentials = Tensor::from_data(TensorData::new(numbers, [len]), (&self.device, DType::F32));
-            let outcome = Tensor::from_data(TensorData::new(vec![0i32; 3 * codebooks], [3 * codebooks]), &self.device);
+            let outcome = Tensor::from_data(TensorData::new(vec![0i32; 4 * codebooks], [4 * codebooks]), &self.device);
             Drawing { exponentials, outcome }
         });
     }
 
-    /// Chooses the semantic code; returns its token, `[1, 1]`, or `None` for the end token. Where the device draws, the end
+    /// Chooses the semantic code; returns its token for both rows, `[2, 1]`, or `None` for the end token. Where the device draws, the end
     /// token shows only in [`codes`](Self::codes).
     pub fn semantic(
         &mut self,
@@ -105,10 +105,10 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
         let Some(code) = self.source.semantic(step, &guided) else { return Ok(None) };
         refuse_unknown(code, SEMANTIC_CODES as usize, step, 0)?;
         self.chosen.push(code);
-        Ok(Some(ids([(code + SEMANTIC_CODE_OFFSET) as usize], &self.device)))
+        Ok(Some(self.twice(&[(code + SEMANTIC_CODE_OFFSET) as usize])))
     }
 
-    /// Chooses a residual code; returns its row of the depth decoder's table, `[1, 1]`.
+    /// Chooses a residual code; returns its row of the depth decoder's table for both rows, `[2, 1]`.
     pub fn residual(
         &mut self,
         codebook: usize,
@@ -138,7 +138,30 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
         let code = self.source.residual(step, codebook, &guided);
         refuse_unknown(code, guided.len(), step, codebook)?;
         self.chosen.push(code);
-        Ok(ids([base + code as usize], &self.device))
+        Ok(self.twice(&[base + code as usize]))
+    }
+
+    /// Returns the rows of the depth decoder's table that belong to the residual codes of the step, for both rows,
+    /// `[2, num_codebooks − 1]`.
+    pub fn residual_rows(&self) -> Tensor<B, 2, Int> {
+        let Sizes { codebooks, codes } = self.sizes;
+        match &self.drawing {
+            Some(Drawing { outcome, .. }) => {
+                let rows = outcome.clone().narrow(0, 2 * codebooks + ROWS, ROWS * (codebooks - 1));
+                rows.reshape([codebooks - 1, ROWS]).transpose()
+            }
+            None => {
+                let residual = self.chosen.iter().skip(1).enumerate();
+                self.twice(&residual.map(|(index, code)| index * codes + *code as usize).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// The same ids for both rows, `[2, n]`.
+    fn twice(&self, ids: &[usize]) -> Tensor<B, 2, Int> {
+        let both: Vec<i32> =
+            [ids, ids].concat().into_iter().map(|id| i32::try_from(id).expect("tables have fewer rows")).collect();
+        Tensor::from_data(TensorData::new(both, [ROWS, ids.len()]), &self.device)
     }
 
     /// Ends the choosing of a step: where the device drew, the codes begin their way back.
@@ -175,10 +198,10 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
 }
 
 impl<B: Backend> Drawing<B> {
-    /// Draws on the device; returns the winner's row of its table.
+    /// Draws on the device; returns the winner's row of its table for both rows, `[2, 1]`.
     fn draw(&self, logits: &Tensor<B, 2>, draw: Draw) -> Tensor<B, 2, Int> {
         try_draw(logits, &self.exponentials, &self.outcome, draw).expect("the device has drawn such logits before");
-        self.outcome.clone().narrow(0, 2 * draw.slots + draw.slot, 1).reshape([1, 1])
+        self.outcome.clone().narrow(0, 2 * draw.slots + ROWS * draw.slot, ROWS).reshape([ROWS, 1])
     }
 }
 
@@ -187,7 +210,7 @@ fn can_draw<B: Backend>(device: &B::Device) -> bool {
     let logits = Tensor::<B, 2>::zeros([ROWS, 1], (device, DType::F32));
     let logits = ops::round(logits, Width::Bf16);
     let exponentials = Tensor::<B, 1>::ones([1], (device, DType::F32));
-    let outcome = Tensor::<B, 1, Int>::from_data(TensorData::new(vec![0i32; 3], [3]), device);
+    let outcome = Tensor::<B, 1, Int>::from_data(TensorData::new(vec![0i32; 4], [4]), device);
     let draw = Draw {
         slot: 0,
         slots: 1,

@@ -49,16 +49,20 @@ fn run_frame<B: Backend>(
         let guided = guided_to_host(logits);
         guided_rows.push(Values::f32(guided.clone(), [guided.len()]));
         let row = decoder.embedding_row(codebook, codes[codebook] as usize) as i32;
-        Ok(Tensor::from_data(TensorData::new(vec![row], [1, 1]), &device))
+        Ok(Tensor::from_data(TensorData::new(vec![row; 2], [2, 1]), &device))
     };
-    let frame = depth_frame(decoder, last_hidden, semantic.clone(), &mut forced).expect("a forced frame cannot fail");
-    let feedback = embed_frame(decoder, semantic, frame.rows);
+    let hidden = depth_frame(decoder, last_hidden, semantic.clone(), &mut forced).expect("a forced frame cannot fail");
+    let residual = codes.iter().enumerate().skip(1);
+    let rows: Vec<i32> =
+        residual.map(|(codebook, code)| decoder.embedding_row(codebook, *code as usize) as i32).collect();
+    let rows = Tensor::from_data(TensorData::new([rows.clone(), rows].concat(), [2, codes.len() - 1]), &device);
+    let feedback = embed_frame(decoder, semantic, rows);
     let both: Vec<i64> = codes.iter().chain(codes).map(|&code| code.into()).collect();
     let shape = [2, codes.len()];
     let guided = Values::stacked(guided_rows).expect("every codebook has a head of one size");
     vec![
         ("guided", guided),
-        ("depth_hidden", Values::of(frame.hidden, width)),
+        ("depth_hidden", Values::of(hidden, width)),
         ("frame_codes", Values::int(both, shape)),
         ("feedback", Values::of(feedback, width)),
     ]

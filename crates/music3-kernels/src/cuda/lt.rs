@@ -48,7 +48,7 @@ pub(super) enum Operands {
     Tf32,
 }
 
-/// A product of two batches of matrices, summed in f32 into contiguous f32 rows.
+/// A product of two batches of matrices, summed in f32 into contiguous rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Product {
     pub(super) a: Batched,
@@ -56,6 +56,8 @@ pub(super) struct Product {
     pub(super) operands: Operands,
     /// Whether the product is added to what the output holds.
     pub(super) accumulate: bool,
+    /// Whether the sums are rounded to bf16; else the output is f32.
+    pub(super) rounded: bool,
 }
 
 /// A product with its place: which of a task's handles its operands are, and how many bytes into them it begins.
@@ -161,7 +163,7 @@ struct Plan {
 
 impl Plan {
     fn new(handle: lt_sys::cublasLtHandle_t, product: &Product) -> Result<Self, String> {
-        let Product { a, b, operands, .. } = product;
+        let Product { a, b, operands, rounded, .. } = product;
         let count = a.count().max(b.count());
         // CUBLAS_COMPUTE_32F multiplies f32 operands as f32; the FAST_ forms are the ones that round them.
         let (operand, compute) = match operands {
@@ -186,7 +188,8 @@ impl Plan {
         }
         let left = operand_layout(b, operand, count)?;
         let right = operand_layout(a, operand, count)?;
-        let out = layout([b.columns, a.rows], b.columns, cudaDataType::CUDA_R_32F, (count, a.rows * b.columns))?;
+        let out_dtype = if *rounded { cudaDataType::CUDA_R_16BF } else { cudaDataType::CUDA_R_32F };
+        let out = layout([b.columns, a.rows], b.columns, out_dtype, (count, a.rows * b.columns))?;
         let algorithm = choose(handle, desc, [left, right, out])?;
         Ok(Self { desc, left, right, out, algorithm })
     }

@@ -31,7 +31,10 @@ use self::{
 };
 pub(crate) use self::{
     read::PendingRead,
-    steps::{attend_stored, draw, gated, linear_added, read_positions, rms_norm},
+    steps::{
+        add, attend_stored, attention_weights, draw, gate, gated, linear_added, read_positions, rms_norm,
+        store_positions,
+    },
 };
 use crate::{DeviceReport, Matmul};
 
@@ -129,7 +132,7 @@ fn multiply(lhs: CudaTensor, rhs: CudaTensor, matmul: Matmul) -> Option<CudaTens
     }
     let device = lhs.device.to_id();
     let whole = |operands, lhs: CudaTensor, rhs: CudaTensor| {
-        let product = Product { a: a.clone(), b: b.clone(), operands, accumulate: false };
+        let product = Product { a: a.clone(), b: b.clone(), operands, accumulate: false, rounded: false };
         let step = Step { product, a: (0, 0), b: (1, 0) };
         lt::enqueue(device, vec![step], vec![lhs.handle, rhs.handle, out.handle.clone()]);
     };
@@ -144,6 +147,29 @@ fn multiply(lhs: CudaTensor, rhs: CudaTensor, matmul: Matmul) -> Option<CudaTens
         }
     }
     Some(out)
+}
+
+/// See [`try_linear_rounded`](crate::try_linear_rounded).
+pub(crate) fn linear_rounded<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> Option<Tensor<B, 2>> {
+    let (x, weight) = (cuda_tensor(x)?, cuda_tensor(weight)?);
+    if x.dtype != DType::BF16 || weight.dtype != DType::BF16 || !lt::is_available() {
+        return None;
+    }
+    if let Some(error) = task::take_error() {
+        panic!("earlier work failed on the device: {error}");
+    }
+    let (x, a) = described(x);
+    let transposed = [weight.meta.shape()[1], weight.meta.shape()[0]];
+    let strides = [weight.meta.strides()[1], weight.meta.strides()[0]];
+    let b = Batched::new(&transposed, &strides)?;
+    let shape = a.product_shape(&b)?;
+    let handle = x.client.empty(shape.iter().product::<usize>() * size_of::<half::bf16>());
+    let (client, device) = (x.client.clone(), x.device.clone());
+    let out = CudaTensor::new_contiguous(client, device, shape.into(), handle, DType::BF16);
+    let product = Product { a, b, operands: Operands::Bf16, accumulate: false, rounded: true };
+    let step = Step { product, a: (0, 0), b: (1, 0) };
+    lt::enqueue(x.device.to_id(), vec![step], vec![x.handle, weight.handle, out.handle.clone()]);
+    into_tensor(out)
 }
 
 /// Computes the product with CubeCL's kernels, of which the first that is used says so.

@@ -73,7 +73,7 @@ pub(super) fn steps(a: &Batched, b: &Batched) -> Vec<Step> {
             let len = stretch.min(inner - start);
             let ((a, a_offset), (b, b_offset)) = (a.columns_from(start, len), b.rows_from(start, len));
             let bytes = |elements: usize| (elements * size_of::<bf16>()) as u64;
-            let product = Product { a, b, operands: Operands::Bf16, accumulate: !steps.is_empty() };
+            let product = Product { a, b, operands: Operands::Bf16, accumulate: !steps.is_empty(), rounded: false };
             steps.push(Step { product, a: (left, bytes(a_offset)), b: (3 + right, bytes(b_offset)) });
         }
     }

@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor, backend::Backend};
 
 use super::{CudaTensor, cuda_tensor, decode, int_tensor, into_tensor};
 use crate::{
-    Draw,
+    Draw, Matmul,
     path::kernels_are_on,
     steps::{Norm, Preparation, Stored},
 };
@@ -23,6 +23,52 @@ fn cache<B: Backend>(stored: &Stored<'_, B>) -> Option<decode::Cache> {
     Some(decode::Cache { keys, values, position: stored.position })
 }
 
+fn prepared<B: Backend>(preparation: &Preparation<'_, B>) -> Option<decode::Preparation> {
+    let Preparation { query, key, cosines, sines } = preparation;
+    Some(decode::Preparation {
+        query: norm(query)?,
+        key: norm(key)?,
+        cosines: for_kernel(cosines)?,
+        sines: for_kernel(sines)?,
+    })
+}
+
+/// See [`try_store_positions`](crate::try_store_positions).
+pub(crate) fn store_positions<B: Backend>(
+    [query, key, value]: [&Tensor<B, 3>; 3],
+    preparation: Option<Preparation<'_, B>>,
+    stored: &Stored<'_, B>,
+) -> Option<Tensor<B, 4>> {
+    let preparation = match preparation {
+        None => None,
+        Some(given) => Some(prepared(&given)?),
+    };
+    let projected = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
+    into_tensor(decode::store_positions(projected, preparation, &cache(stored)?)?)
+}
+
+/// See [`try_add`](crate::try_add).
+pub(crate) fn add<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>) -> Option<Tensor<B, D>> {
+    into_tensor(decode::joined(for_kernel(a)?, for_kernel(b)?, decode::Joint::Sum)?)
+}
+
+/// See [`try_gate`](crate::try_gate).
+pub(crate) fn gate<B: Backend, const D: usize>(gate: &Tensor<B, D>, up: &Tensor<B, D>) -> Option<Tensor<B, D>> {
+    into_tensor(decode::joined(for_kernel(gate)?, for_kernel(up)?, decode::Joint::Gate)?)
+}
+
+/// See [`try_attention_weights`](crate::try_attention_weights).
+pub(crate) fn attention_weights<B: Backend, const D: usize>(
+    query: &Tensor<B, D>,
+    key: &Tensor<B, D>,
+    scale: f32,
+    causal: Option<(usize, usize)>,
+) -> Option<Tensor<B, D>> {
+    let (query, key) = (for_kernel(query)?, for_kernel(key)?);
+    let scores = super::multiply(query, key, Matmul::current())?;
+    into_tensor(decode::softmax(scores, scale, causal)?)
+}
+
 /// See [`try_read_positions`](crate::try_read_positions).
 pub(crate) fn read_positions<B: Backend>(
     x: &Tensor<B, 3>,
@@ -33,12 +79,7 @@ pub(crate) fn read_positions<B: Backend>(
 ) -> Option<Tensor<B, 4>> {
     let preparation = match preparation {
         None => None,
-        Some(Preparation { query, key, cosines, sines }) => Some(decode::Preparation {
-            query: norm(&query)?,
-            key: norm(&key)?,
-            cosines: for_kernel(cosines)?,
-            sines: for_kernel(sines)?,
-        }),
+        Some(given) => Some(prepared(&given)?),
     };
     let projections = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
     into_tensor(decode::read_positions(for_kernel(x)?, norm(&before)?, projections, preparation, &cache(stored)?)?)

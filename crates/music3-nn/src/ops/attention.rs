@@ -36,24 +36,37 @@ pub fn scaled_dot_product_attention<B: Backend>(
     let [batch, heads, queries, head_dim] = query.dims();
     let [_, kv_heads, keys, _] = key.dims();
     let groups = heads / kv_heads;
-    let scale = (1.0 / (head_dim as f64).sqrt()).sqrt() as f32;
-    let query = widen(query).mul_scalar(scale);
-    let key = widen(key).mul_scalar(scale).swap_dims(2, 3);
     let value = widen(value);
+    let transposed = key.clone().swap_dims(2, 3);
+    // The plain form scales both operands, as torch does.
+    let root_scale = (1.0 / (head_dim as f64).sqrt()).sqrt() as f32;
+    let scaled = |x: Tensor<B, 4>| widen(x).mul_scalar(root_scale);
 
     let block = (MAX_SCORES / (batch * heads * keys)).clamp(1, queries);
     let mut outputs = Vec::with_capacity(queries.div_ceil(block));
     for start in (0..queries).step_by(block) {
         let len = block.min(queries - start);
         let rows = query.clone().narrow(2, start, len).reshape([batch, kv_heads, groups * len, head_dim]);
-        let mut scores = product(rows, key.clone());
-        if mask == AttentionMask::Causal && queries > 1 {
-            let visible_from = keys - queries + start;
-            let bias = causal_bias(visible_from, len, keys, &scores.device());
-            scores = (scores.reshape([batch, heads, len, keys]) + bias).reshape([batch, kv_heads, groups * len, keys]);
-        }
-        let probabilities = softmax(scores, 3, Width::F32);
-        outputs.push(product(probabilities, value.clone()).reshape([batch, heads, len, head_dim]));
+        let first = keys - queries + start;
+        let causal = (mask == AttentionMask::Causal && queries > 1).then_some((first, len));
+        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
+        let weights = match music3_kernels::try_attention_weights(&rows, &transposed, scale, causal) {
+            Some(weights) => weights,
+            None => {
+                let mut scores = product(scaled(rows), scaled(transposed.clone()));
+                if causal.is_some() {
+                    let bias = causal_bias(first, len, keys, &scores.device());
+                    scores = (scores.reshape([batch, heads, len, keys]) + bias).reshape([
+                        batch,
+                        kv_heads,
+                        groups * len,
+                        keys,
+                    ]);
+                }
+                softmax(scores, 3, Width::F32)
+            }
+        };
+        outputs.push(product(weights, value.clone()).reshape([batch, heads, len, head_dim]));
     }
     let output = if outputs.len() == 1 { outputs.remove(0) } else { Tensor::cat(outputs, 2) };
     round(output, width)

@@ -7,6 +7,11 @@ use crate::Width;
 
 /// Returns `a + b`, broadcast.
 pub fn add<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    if width == Width::Bf16
+        && let Some(sum) = music3_kernels::try_add(&a, &b)
+    {
+        return sum;
+    }
     round(widen(a) + widen(b), width)
 }
 
@@ -55,6 +60,16 @@ pub fn square<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tens
 pub fn silu<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
     let x = widen(x);
     round(x.clone() / x.neg().exp().add_scalar(1.0), width)
+}
+
+/// Returns `silu(gate) ⊙ up`, where `silu` rounds before the product.
+pub fn silu_product<B: Backend, const D: usize>(gate: Tensor<B, D>, up: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    if width == Width::Bf16
+        && let Some(product) = music3_kernels::try_gate(&gate, &up)
+    {
+        return product;
+    }
+    mul(silu(gate, width), up, width)
 }
 
 /// Returns `sin(x)`.

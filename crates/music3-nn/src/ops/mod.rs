@@ -15,7 +15,7 @@ mod round;
 
 pub use attention::{AttentionMask, scaled_dot_product_attention};
 pub use conv::{Conv1dOptions, ConvTranspose1dOptions, conv_transpose1d, conv1d};
-pub use elementwise::{add, add_scalar, cos, mul, mul_scalar, neg, recip, silu, sin, square, sub, tanh};
+pub use elementwise::{add, add_scalar, cos, mul, mul_scalar, neg, recip, silu, silu_product, sin, square, sub, tanh};
 pub use index::{embedding, index_select};
 pub use norm::{layer_norm, rms_norm, softmax};
 pub use product::{linear, linear_added, matmul, mix_layers, sum_dim};

@@ -25,7 +25,14 @@ pub fn linear<B: Backend, const D: usize>(
     let mut dims = x.dims();
     let [out, inner] = weight.dims();
     let rows = dims[..D - 1].iter().product();
+    dims[D - 1] = out;
     let x: Tensor<B, 2> = x.reshape([rows, inner]);
+    if bias.is_none()
+        && width == Width::Bf16
+        && let Some(y) = music3_kernels::try_linear_rounded(&x, &weight)
+    {
+        return y.reshape(dims);
+    }
     let mut y = match music3_kernels::try_linear_bf16(&x, &weight) {
         Some(y) => y,
         None => product(x, weight.transpose()),
@@ -33,7 +40,6 @@ pub fn linear<B: Backend, const D: usize>(
     if let Some(bias) = bias {
         y = y + widen(bias).unsqueeze();
     }
-    dims[D - 1] = out;
     round(y, width).reshape(dims)
 }
 

@@ -5,7 +5,7 @@ use half::bf16;
 
 use super::{
     linear::PLANE,
-    packed::{first, rounded, second},
+    packed::{Eight, first, rounded, second},
 };
 
 /// What [`store_heads`] does to each head.
@@ -23,11 +23,14 @@ pub(super) struct Heads {
 /// Takes queries, keys and values apart, normalises and rotates the first two where asked, and writes keys and values
 /// into the cache. One plane works on one head of one position; a lane holds a value and the one half a head further.
 ///
-/// `projected` `[batch, tokens, (query + 2·key_value)·head_dim]`, caches `[batch, key_value, capacity, head_dim]`,
-/// `queries` `[batch, tokens, query, head_dim]`, tables `[tokens, head_dim]`.
+/// `projected_…` `[batch, tokens, heads·head_dim]`, caches `[batch, key_value, capacity, head_dim]`, `queries`
+/// `[batch, tokens, query, head_dim]`, tables `[tokens, head_dim]`.
 #[cube(launch)]
+#[allow(unused_assignments, reason = "a variable of a kernel needs a first value")]
 pub(super) fn store_heads(
-    projected: &Array<bf16>,
+    projected_query: &Array<bf16>,
+    projected_key: &Array<bf16>,
+    projected_value: &Array<bf16>,
     query_norm: &Array<bf16>,
     key_norm: &Array<bf16>,
     cosines: &Array<bf16>,
@@ -51,14 +54,29 @@ pub(super) fn store_heads(
         let batch = row / comptime!(heads.tokens);
         let is_query = head < comptime!(heads.query);
         let is_value = head >= comptime!(heads.query + heads.key_value);
-        let source = (place * heads.head_dim) as usize;
+        let mut source = ((row * heads.query + head) * heads.head_dim) as usize;
+        if is_value {
+            let head = head - comptime!(heads.query + heads.key_value);
+            source = ((row * heads.key_value + head) * heads.head_dim) as usize;
+        } else if !is_query {
+            source = ((row * heads.key_value + head - heads.query) * heads.head_dim) as usize;
+        }
 
         let mut scale = 1.0f32;
         if comptime!(heads.prepared) {
             let mut squares = 0.0f32;
             for index in range_stepped(UNIT_POS_X, half, PLANE) {
-                let a = f32::cast_from(projected[source + index as usize]);
-                let b = f32::cast_from(projected[source + (index + half) as usize]);
+                let low = source + index as usize;
+                let high = source + (index + half) as usize;
+                let mut a = 0.0f32;
+                let mut b = 0.0f32;
+                if is_query {
+                    a = f32::cast_from(projected_query[low]);
+                    b = f32::cast_from(projected_query[high]);
+                } else if !is_value {
+                    a = f32::cast_from(projected_key[low]);
+                    b = f32::cast_from(projected_key[high]);
+                }
                 squares += a * a;
                 squares += b * b;
             }
@@ -68,8 +86,18 @@ pub(super) fn store_heads(
         for index in range_stepped(UNIT_POS_X, half, PLANE) {
             let low = index as usize;
             let high = (index + half) as usize;
-            let mut a = f32::cast_from(projected[source + low]);
-            let mut b = f32::cast_from(projected[source + high]);
+            let mut a = 0.0f32;
+            let mut b = 0.0f32;
+            if is_query {
+                a = f32::cast_from(projected_query[source + low]);
+                b = f32::cast_from(projected_query[source + high]);
+            } else if is_value {
+                a = f32::cast_from(projected_value[source + low]);
+                b = f32::cast_from(projected_value[source + high]);
+            } else {
+                a = f32::cast_from(projected_key[source + low]);
+                b = f32::cast_from(projected_key[source + high]);
+            }
             if comptime!(heads.prepared) {
                 if !is_value {
                     a = rounded(a * scale);
@@ -124,16 +152,18 @@ pub(super) struct Attended {
     pub(super) whole: bool,
 }
 
-/// One part of the context for one key head of one position: a cube of planes that take the keys in turn, each with a
-/// running maximum, sum and weighted value sum in f32; they are joined at the end.
+/// One part of the context for one key head of one position: planes take tiles of 32 keys in turn, each with a running
+/// maximum, sum and weighted value sum in f32; they are joined at the end. In a tile a lane scores one key against all
+/// query heads of the group, then all lanes add up the values, each lane its own dimensions.
 ///
-/// `queries` `[batch, tokens, key_value·group, head_dim]`; the result goes to `out` in that shape where `whole`, else
-/// maximum and sum to `statistics` `[places, group, 2]` and the weighted sums to `partial` `[places, group, head_dim]`,
-/// where a place is a position, a key head and a part.
+/// `queries` `[batch, tokens, key_value·group, head_dim]`; `keys` twice, as eights for heads that divide into them; the
+/// result goes to `out` in the queries' shape where `whole`, else maximum and sum to `statistics` `[places, group, 2]` and
+/// the weighted sums to `partial` `[places, group, head_dim]`, where a place is a position, a key head and a part.
 #[cube(launch)]
 pub(super) fn attend(
     queries: &Array<u32>,
-    keys: &Array<u32>,
+    keys: &Array<Eight>,
+    key_words: &Array<u32>,
     values: &Array<u32>,
     out: &mut Array<bf16>,
     partial: &mut Array<f32>,
@@ -155,87 +185,118 @@ pub(super) fn attend(
     let lane = UNIT_POS_X;
     let plane = UNIT_POS_Y;
 
+    // The queries of the group, scaled, for all lanes.
+    let mut staged = SharedMemory::<f32>::new(comptime!((sizes.group * sizes.head_dim) as usize));
+    let first_word = (row * sizes.key_value + key_head) * comptime!(sizes.group * words);
+    let units = comptime!(sizes.planes * PLANE);
+    for word in range_stepped(plane * PLANE + lane, comptime!(sizes.group * words), units) {
+        let pair = queries[(first_word + word) as usize];
+        staged[(2 * word) as usize] = first(pair) * root_scale;
+        staged[(2 * word + 1) as usize] = second(pair) * root_scale;
+    }
+    sync_cube();
+
     let slots = comptime!((sizes.group * sizes.pairs) as usize);
-    let mut query_a = Array::<f32>::new(slots);
-    let mut query_b = Array::<f32>::new(slots);
     let mut sum_a = Array::<f32>::new(slots);
     let mut sum_b = Array::<f32>::new(slots);
     let mut maximum = Array::<f32>::new(comptime!(sizes.group as usize));
     let mut total = Array::<f32>::new(comptime!(sizes.group as usize));
+    let mut scores = Array::<f32>::new(comptime!(sizes.group as usize));
     #[unroll]
     for member in 0..sizes.group {
-        let head = key_head * sizes.group + member;
-        let start = (row * comptime!(sizes.key_value * sizes.group) + head) * words;
         #[unroll]
         for turn in 0..sizes.pairs {
-            let slot = comptime!((member * sizes.pairs + turn) as usize);
-            let word = lane + turn * PLANE;
-            query_a[slot] = 0.0f32;
-            query_b[slot] = 0.0f32;
-            if word < words {
-                let pair = queries[(start + word) as usize];
-                query_a[slot] = first(pair) * root_scale;
-                query_b[slot] = second(pair) * root_scale;
-            }
-            sum_a[slot] = 0.0f32;
-            sum_b[slot] = 0.0f32;
+            sum_a[comptime!((member * sizes.pairs + turn) as usize)] = 0.0f32;
+            sum_b[comptime!((member * sizes.pairs + turn) as usize)] = 0.0f32;
         }
         maximum[member as usize] = f32::new(LOWEST);
         total[member as usize] = 0.0f32;
     }
 
-    let mut end = (part + 1) * part_len;
-    if end > visible {
-        end = visible;
-    }
+    let end = min((part + 1) * part_len, visible);
     let cache = (batch * sizes.key_value + key_head) * capacity;
-    let mut key_a = Array::<f32>::new(comptime!(sizes.pairs as usize));
-    let mut key_b = Array::<f32>::new(comptime!(sizes.pairs as usize));
-    let mut value_a = Array::<f32>::new(comptime!(sizes.pairs as usize));
-    let mut value_b = Array::<f32>::new(comptime!(sizes.pairs as usize));
-    let mut key = part * part_len + plane;
-    while key < end {
-        let start = (cache + key) * words;
-        #[unroll]
-        for turn in 0..sizes.pairs {
-            let word = lane + turn * PLANE;
-            key_a[turn as usize] = 0.0f32;
-            key_b[turn as usize] = 0.0f32;
-            value_a[turn as usize] = 0.0f32;
-            value_b[turn as usize] = 0.0f32;
-            if word < words {
-                let pair = keys[(start + word) as usize];
-                key_a[turn as usize] = first(pair) * root_scale;
-                key_b[turn as usize] = second(pair) * root_scale;
-                let pair = values[(start + word) as usize];
-                value_a[turn as usize] = first(pair);
-                value_b[turn as usize] = second(pair);
-            }
-        }
+    let mut tile = part * part_len + plane * PLANE;
+    while tile < end {
+        // 1. A score per lane and query head. Lanes past the end score the last key and are then left out.
+        let key = min(tile + lane, end - 1);
         #[unroll]
         for member in 0..sizes.group {
-            let mut product = 0.0f32;
-            #[unroll]
-            for turn in 0..sizes.pairs {
-                let slot = comptime!((member * sizes.pairs + turn) as usize);
-                product += query_a[slot] * key_a[turn as usize];
-                product += query_b[slot] * key_b[turn as usize];
+            scores[member as usize] = 0.0f32;
+        }
+        if comptime!(sizes.head_dim % 64 == 0) {
+            let start = ((cache + key) * comptime!(sizes.head_dim / 8)) as usize;
+            for base in range_stepped(0u32, comptime!(sizes.head_dim / 8), 8u32) {
+                let mut loaded = Array::<Eight>::new(8usize);
+                #[unroll]
+                for turn in 0..8u32 {
+                    loaded[turn as usize] = keys[start + (base + turn) as usize];
+                }
+                #[unroll]
+                for turn in 0..8u32 {
+                    #[unroll]
+                    for pair in 0..4u32 {
+                        let both = loaded[turn as usize][pair as usize];
+                        let place = (base + turn) * 8 + 2 * pair;
+                        add_scores(both, place, root_scale, &staged, &mut scores, sizes);
+                    }
+                }
             }
-            let score = plane_sum(product);
+        } else {
+            let start = (cache + key) * words;
+            for word in 0..words {
+                let both = key_words[(start + word) as usize];
+                add_scores(both, 2 * word, root_scale, &staged, &mut scores, sizes);
+            }
+        }
+        // 2. Weights relative to the running maximum.
+        #[unroll]
+        for member in 0..sizes.group {
+            let mut score = scores[member as usize];
+            if tile + lane >= end {
+                score = f32::new(LOWEST);
+            }
             let before = maximum[member as usize];
-            let now = max(before, score);
+            let now = max(before, plane_max(score));
             let shrink = f32::exp(before - now);
             let weight = f32::exp(score - now);
             maximum[member as usize] = now;
-            total[member as usize] = total[member as usize] * shrink + weight;
+            total[member as usize] = total[member as usize] * shrink + plane_sum(weight);
+            scores[member as usize] = weight;
             #[unroll]
             for turn in 0..sizes.pairs {
-                let slot = comptime!((member * sizes.pairs + turn) as usize);
-                sum_a[slot] = sum_a[slot] * shrink + weight * value_a[turn as usize];
-                sum_b[slot] = sum_b[slot] * shrink + weight * value_b[turn as usize];
+                sum_a[comptime!((member * sizes.pairs + turn) as usize)] *= shrink;
+                sum_b[comptime!((member * sizes.pairs + turn) as usize)] *= shrink;
             }
         }
-        key += sizes.planes;
+        // 3. Weighted values, eight keys' loads in flight. Keys past the end weigh nothing.
+        let count = min(PLANE, end - tile);
+        for base in range_stepped(0u32, count, VALUES_AT_ONCE) {
+            let mut loaded = Array::<u32>::new(comptime!((VALUES_AT_ONCE * sizes.pairs) as usize));
+            #[unroll]
+            for ahead in 0..VALUES_AT_ONCE {
+                let start = (cache + min(tile + base + ahead, end - 1)) * words;
+                #[unroll]
+                for turn in 0..sizes.pairs {
+                    let word = min(lane + turn * PLANE, words - 1);
+                    loaded[comptime!((ahead * sizes.pairs + turn) as usize)] = values[(start + word) as usize];
+                }
+            }
+            #[unroll]
+            for ahead in 0..VALUES_AT_ONCE {
+                #[unroll]
+                for member in 0..sizes.group {
+                    let weight = plane_shuffle(scores[member as usize], base + ahead);
+                    #[unroll]
+                    for turn in 0..sizes.pairs {
+                        let slot = comptime!((member * sizes.pairs + turn) as usize);
+                        let both = loaded[comptime!((ahead * sizes.pairs + turn) as usize)];
+                        sum_a[slot] = sum_a[slot] + weight * first(both);
+                        sum_b[slot] = sum_b[slot] + weight * second(both);
+                    }
+                }
+            }
+        }
+        tile += units;
     }
 
     // The planes' results, joined member by member.
@@ -291,6 +352,28 @@ pub(super) fn attend(
                 statistics[(2 * place + 1) as usize] = all;
             }
         }
+    }
+}
+
+/// Keys whose values are loaded at once.
+const VALUES_AT_ONCE: u32 = 8;
+
+/// Adds what two neighbouring dimensions of a key give to the scores of all query heads.
+#[cube]
+fn add_scores(
+    both: u32,
+    place: u32,
+    root_scale: f32,
+    staged: &SharedMemory<f32>,
+    scores: &mut Array<f32>,
+    #[comptime] sizes: Attended,
+) {
+    let a = first(both) * root_scale;
+    let b = second(both) * root_scale;
+    #[unroll]
+    for member in 0..sizes.group {
+        let query = (member * sizes.head_dim + place) as usize;
+        scores[member as usize] = scores[member as usize] + a * staged[query] + b * staged[query + 1];
     }
 }
 

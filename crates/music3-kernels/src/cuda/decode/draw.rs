@@ -21,8 +21,8 @@ pub(super) struct Drawing {
 /// Draws one candidate. `logits` holds the conditional and the unconditional row, `columns` values each; candidate 0 is
 /// column 0, and `skipped` columns after it belong to nobody.
 ///
-/// `outcome` has three rows of `slots` values: the winner, how many logits were not finite, and the winner's row in the
-/// table that starts at `base` with candidate `origin`.
+/// `outcome` has four times `slots` values: winners, how many logits were not finite, and, twice each, the winners' rows in
+/// the table that starts at `base` with candidate `origin`.
 #[cube(launch)]
 pub(super) fn draw(
     logits: &Array<bf16>,
@@ -143,7 +143,8 @@ pub(super) fn draw(
         }
         outcome[slot as usize] = i32::cast_from(winner);
         outcome[(slots + slot) as usize] = i32::cast_from(broken);
-        outcome[(2 * slots + slot) as usize] = i32::cast_from(row);
+        outcome[(2 * slots + 2 * slot) as usize] = i32::cast_from(row);
+        outcome[(2 * slots + 2 * slot + 1) as usize] = i32::cast_from(row);
     }
 }
 

@@ -8,10 +8,10 @@ use half::bf16;
 
 use super::packed::{Eight, cube_sum, first, pair, rounded, second};
 
-/// Loads in flight a lane.
-const UNROLL: u32 = 4;
+/// Lanes of a plane.
+pub(super) const PLANE: u32 = 32;
 
-/// Adds the products of one weight row with every row of `x` to `sums`, lane by lane.
+/// Adds the products of one weight row with every row of `x` to `sums`, lane by lane. `unroll` loads are in flight at once.
 #[cube]
 fn add_products(
     weight: &Slice<Eight>,
@@ -20,15 +20,21 @@ fn add_products(
     sums: &mut Array<f32>,
     #[comptime] rows: u32,
     #[comptime] eights: u32,
+    #[comptime] unroll: u32,
 ) {
     let start = output * eights as usize;
-    let step = comptime!(PLANE * UNROLL);
+    let step = comptime!(PLANE * unroll);
     let whole = comptime!(eights / step * step);
     for base in range_stepped(0u32, whole, step) {
+        let mut loaded = Array::<Eight>::new(comptime!(unroll as usize));
         #[unroll]
-        for turn in 0..UNROLL {
+        for turn in 0..unroll {
+            loaded[turn as usize] = weight[start + (base + turn * PLANE + UNIT_POS_PLANE) as usize];
+        }
+        #[unroll]
+        for turn in 0..unroll {
             let index = (base + turn * PLANE + UNIT_POS_PLANE) as usize;
-            add_eight(weight[start + index], x, index, sums, rows, eights);
+            add_eight(loaded[turn as usize], x, index, sums, rows, eights);
         }
     }
     let mut index = whole + UNIT_POS_PLANE;
@@ -37,9 +43,6 @@ fn add_products(
         index += PLANE;
     }
 }
-
-/// Lanes of a plane.
-pub(super) const PLANE: u32 = 32;
 
 #[cube]
 fn add_eight(
@@ -61,6 +64,16 @@ fn add_eight(
         }
         sums[row as usize] = sum;
     }
+}
+
+#[cube]
+fn zeros(#[comptime] rows: u32) -> Array<f32> {
+    let mut sums = Array::<f32>::new(comptime!(rows as usize));
+    #[unroll]
+    for row in 0..rows {
+        sums[row as usize] = 0.0f32;
+    }
+    sums
 }
 
 /// Writes every row of `x`, normalised by its root mean square and scaled by `norm`, to `staged`: both results are
@@ -146,7 +159,7 @@ fn normalised_eight(values: Eight, weights: Eight, scale: f32) -> Eight {
     result
 }
 
-/// RMSNorm, then up to three products with the same rows, side by side in one output `[rows, a + b + c]`.
+/// RMSNorm, then three products with the same rows, each into an output of its own.
 #[cube(launch)]
 pub(super) fn normed_linears(
     x: &Array<Eight>,
@@ -154,7 +167,9 @@ pub(super) fn normed_linears(
     weight_a: &Array<Eight>,
     weight_b: &Array<Eight>,
     weight_c: &Array<Eight>,
-    out: &mut Array<bf16>,
+    out_a: &mut Array<bf16>,
+    out_b: &mut Array<bf16>,
+    out_c: &mut Array<bf16>,
     eps: f32,
     outputs_a: u32,
     outputs_b: u32,
@@ -162,6 +177,7 @@ pub(super) fn normed_linears(
     #[comptime] rows: u32,
     #[comptime] eights: u32,
     #[comptime] planes: u32,
+    #[comptime] unroll: u32,
 ) {
     let mut staged = SharedMemory::<Eight>::new(comptime!((rows * eights) as usize));
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
@@ -170,27 +186,32 @@ pub(super) fn normed_linears(
     let outputs = outputs_a + outputs_b + outputs_c;
     let mut output = CUBE_POS_X * planes + PLANE_POS;
     while output < outputs {
-        let mut sums = Array::<f32>::new(comptime!(rows as usize));
-        #[unroll]
-        for row in 0..rows {
-            sums[row as usize] = 0.0f32;
-        }
+        let mut sums = zeros(rows);
         if output < outputs_a {
-            add_products(&weight_a.to_slice(), output as usize, &values, &mut sums, rows, eights);
+            add_products(&weight_a.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
+            write_sums(&sums, out_a, output, outputs_a, rows);
         } else if output < outputs_a + outputs_b {
-            add_products(&weight_b.to_slice(), (output - outputs_a) as usize, &values, &mut sums, rows, eights);
+            let output = output - outputs_a;
+            add_products(&weight_b.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
+            write_sums(&sums, out_b, output, outputs_b, rows);
         } else {
-            let index = output - outputs_a - outputs_b;
-            add_products(&weight_c.to_slice(), index as usize, &values, &mut sums, rows, eights);
-        }
-        #[unroll]
-        for row in 0..rows {
-            let sum = plane_sum(sums[row as usize]);
-            if UNIT_POS_PLANE == 0 {
-                out[(row * outputs + output) as usize] = bf16::cast_from(sum);
-            }
+            let output = output - outputs_a - outputs_b;
+            add_products(&weight_c.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
+            write_sums(&sums, out_c, output, outputs_c, rows);
         }
         output += CUBE_COUNT_X * planes;
+    }
+}
+
+/// Adds the lanes' sums and writes them, rounded, to column `output` of `[rows, outputs]`.
+#[cube]
+fn write_sums(sums: &Array<f32>, out: &mut Array<bf16>, output: u32, outputs: u32, #[comptime] rows: u32) {
+    #[unroll]
+    for row in 0..rows {
+        let sum = plane_sum(sums[row as usize]);
+        if UNIT_POS_PLANE == 0 {
+            out[(row * outputs + output) as usize] = bf16::cast_from(sum);
+        }
     }
 }
 
@@ -207,6 +228,7 @@ pub(super) fn normed_gated(
     #[comptime] rows: u32,
     #[comptime] eights: u32,
     #[comptime] planes: u32,
+    #[comptime] unroll: u32,
 ) {
     let mut staged = SharedMemory::<Eight>::new(comptime!((rows * eights) as usize));
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
@@ -214,15 +236,34 @@ pub(super) fn normed_gated(
     let values = staged.to_slice();
     let mut output = CUBE_POS_X * planes + PLANE_POS;
     while output < outputs {
-        let mut gates = Array::<f32>::new(comptime!(rows as usize));
-        let mut ups = Array::<f32>::new(comptime!(rows as usize));
-        #[unroll]
-        for row in 0..rows {
-            gates[row as usize] = 0.0f32;
-            ups[row as usize] = 0.0f32;
+        let mut gates = zeros(rows);
+        let mut ups = zeros(rows);
+        // Side by side, so that both rows' loads are in flight together.
+        let start = (output * eights) as usize;
+        let step = comptime!(PLANE * unroll);
+        let whole = comptime!(eights / step * step);
+        for base in range_stepped(0u32, whole, step) {
+            let mut gate_loaded = Array::<Eight>::new(comptime!(unroll as usize));
+            let mut up_loaded = Array::<Eight>::new(comptime!(unroll as usize));
+            #[unroll]
+            for turn in 0..unroll {
+                let index = start + (base + turn * PLANE + UNIT_POS_PLANE) as usize;
+                gate_loaded[turn as usize] = gate[index];
+                up_loaded[turn as usize] = up[index];
+            }
+            #[unroll]
+            for turn in 0..unroll {
+                let index = (base + turn * PLANE + UNIT_POS_PLANE) as usize;
+                add_eight(gate_loaded[turn as usize], &values, index, &mut gates, rows, eights);
+                add_eight(up_loaded[turn as usize], &values, index, &mut ups, rows, eights);
+            }
         }
-        add_products(&gate.to_slice(), output as usize, &values, &mut gates, rows, eights);
-        add_products(&up.to_slice(), output as usize, &values, &mut ups, rows, eights);
+        let mut index = whole + UNIT_POS_PLANE;
+        while index < eights {
+            add_eight(gate[start + index as usize], &values, index as usize, &mut gates, rows, eights);
+            add_eight(up[start + index as usize], &values, index as usize, &mut ups, rows, eights);
+            index += PLANE;
+        }
         #[unroll]
         for row in 0..rows {
             let gate = rounded(plane_sum(gates[row as usize]));
@@ -248,16 +289,13 @@ pub(super) fn linear_added(
     #[comptime] rows: u32,
     #[comptime] eights: u32,
     #[comptime] planes: u32,
+    #[comptime] unroll: u32,
 ) {
     let values = x.to_slice();
     let mut output = CUBE_POS_X * planes + PLANE_POS;
     while output < outputs {
-        let mut sums = Array::<f32>::new(comptime!(rows as usize));
-        #[unroll]
-        for row in 0..rows {
-            sums[row as usize] = 0.0f32;
-        }
-        add_products(&weight.to_slice(), output as usize, &values, &mut sums, rows, eights);
+        let mut sums = zeros(rows);
+        add_products(&weight.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
         #[unroll]
         for row in 0..rows {
             let sum = plane_sum(sums[row as usize]);

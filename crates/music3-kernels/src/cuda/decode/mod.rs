@@ -5,6 +5,7 @@ mod attention;
 mod draw;
 mod linear;
 mod packed;
+mod pointwise;
 
 use burn::tensor::DType;
 use burn_cubecl::{cubecl, kernel::into_contiguous};
@@ -14,6 +15,7 @@ use cubecl::{
     server::Handle,
 };
 
+pub(super) use self::pointwise::Joint;
 use self::{
     attention::{Attended, Heads},
     linear::PLANE,
@@ -28,18 +30,29 @@ const MAX_ROWS: usize = 4;
 /// Planes of a cube that computes products.
 const PLANES: u32 = 8;
 
-/// Cubes that normalise their input before they multiply; each goes on to further outputs.
+/// Cubes that normalise their input before they multiply, at most; each goes on to further outputs.
 const NORMALISING_CUBES: u32 = 528;
+
+/// Returns how many cubes share `outputs`, so that all have as many rounds and the last is full.
+fn normalising_cubes(outputs: u32) -> u32 {
+    let cubes = outputs.div_ceil(PLANES);
+    cubes.div_ceil(cubes.div_ceil(NORMALISING_CUBES))
+}
+
+/// Returns how many loads a lane has in flight on rows of so many eights.
+fn unroll(eights: u32) -> u32 {
+    if eights % (8 * PLANE) == 0 { 8 } else { 4 }
+}
 
 /// Bytes of normalised input that a cube can hold beside its other needs.
 const MAX_STAGED: usize = 40 << 10;
 
-/// Keys that one cube takes at least, and parts of the context at most.
-const PART_KEYS: usize = 64;
-const MAX_PARTS: usize = 16;
-
-/// Planes of a cube that attends.
+/// Planes of a cube that attends, each on a tile of as many keys as it has lanes.
 const ATTENDING_PLANES: u32 = 4;
+
+/// Keys that one cube takes at least, and parts of the context at most.
+const PART_KEYS: usize = (ATTENDING_PLANES * PLANE) as usize;
+const MAX_PARTS: usize = 64;
 
 /// Values a head may have: more do not fit a plane's registers.
 const MAX_HEAD_DIM: usize = 256;
@@ -163,9 +176,33 @@ pub(super) fn read_positions(
         None => None,
         Some(preparation) => Some(preparation.checked(&geometry)?),
     };
-    let projected = rows.output(query_width + key_width + value_width);
-    normed_linears(&rows, &norm, [(query, query_width), (key, key_width), (value, value_width)], &projected);
+    let projected = [query_width, key_width, value_width].map(|width| rows.output(width));
+    normed_linears(&rows, &norm, [query, key, value], &projected);
     Some(store_heads(&projected, preparation, cache, &geometry))
+}
+
+/// Preparation and the write to the cache of positions that were projected before; returns the queries
+/// `[batch, tokens, heads, head_dim]`.
+pub(super) fn store_positions(
+    projected: [CudaTensor; 3],
+    preparation: Option<Preparation>,
+    cache: &Cache,
+) -> Option<CudaTensor> {
+    let [batch, tokens, query_width] = *projected[0].meta.shape().as_slice() else { return None };
+    let geometry = Geometry::new(cache, [batch, tokens, query_width])?;
+    let key_width = geometry.key_value * geometry.head_dim;
+    let fits = projected
+        .iter()
+        .zip([query_width, key_width, key_width])
+        .all(|(tensor, width)| tensor.dtype == DType::BF16 && tensor.meta.shape().as_slice() == [batch, tokens, width]);
+    if !fits {
+        return None;
+    }
+    let preparation = match preparation {
+        None => None,
+        Some(preparation) => Some(preparation.checked(&geometry)?),
+    };
+    Some(store_heads(&projected.map(into_contiguous), preparation, cache, &geometry))
 }
 
 impl Preparation {
@@ -184,20 +221,21 @@ impl Preparation {
     }
 }
 
-fn normed_linears(rows: &Rows, norm: &Norm, weights: [(CudaTensor, usize); 3], out: &CudaTensor) {
-    let outputs = weights.each_ref().map(|(_, outputs)| *outputs as u32);
-    let cubes = outputs.iter().sum::<u32>().div_ceil(PLANES).min(NORMALISING_CUBES);
-    let [a, b, c] = weights.map(|(weight, _)| weight);
+fn normed_linears(rows: &Rows, norm: &Norm, weights: [CudaTensor; 3], outs: &[CudaTensor; 3]) {
+    let outputs = outs.each_ref().map(|out| elements(out) as u32 / rows.rows as u32);
+    let ([a, b, c], [out_a, out_b, out_c]) = (weights.each_ref(), outs.each_ref());
     linear::normed_linears::launch::<CudaRuntime>(
-        &out.client,
-        CubeCount::new_1d(cubes),
+        &out_a.client,
+        CubeCount::new_1d(normalising_cubes(outputs.iter().sum())),
         CubeDim::new_1d(PLANES * PLANE),
         words(&rows.x),
         words(&norm.weight),
-        words(&a),
-        words(&b),
-        words(&c),
-        halves(out),
+        words(a),
+        words(b),
+        words(c),
+        halves(out_a),
+        halves(out_b),
+        halves(out_c),
         norm.eps,
         outputs[0],
         outputs[1],
@@ -205,32 +243,36 @@ fn normed_linears(rows: &Rows, norm: &Norm, weights: [(CudaTensor, usize); 3], o
         rows.rows as u32,
         rows.eights(),
         PLANES,
+        unroll(rows.eights()),
     );
 }
 
 fn store_heads(
-    projected: &CudaTensor,
+    projected: &[CudaTensor; 3],
     preparation: Option<Preparation>,
     cache: &Cache,
     geometry: &Geometry,
 ) -> CudaTensor {
     let Geometry { batch, tokens, heads, key_value, capacity, head_dim } = *geometry;
-    let queries = empty_bf16(projected, vec![batch, tokens, heads, head_dim]);
+    let [query, key, value] = projected.each_ref();
+    let queries = empty_bf16(query, vec![batch, tokens, heads, head_dim]);
     let places = (batch * tokens * (heads + 2 * key_value)) as u32;
     let prepared = preparation.is_some();
     // Without preparation nothing of it is read; any buffer stands for it.
     let (tables, eps) = match &preparation {
-        Some(Preparation { query, key, cosines, sines }) => {
-            ([halves(&query.weight), halves(&key.weight), halves(cosines), halves(sines)], query.eps)
+        Some(Preparation { query: norm, key, cosines, sines }) => {
+            ([halves(&norm.weight), halves(&key.weight), halves(cosines), halves(sines)], norm.eps)
         }
-        None => ([(); 4].map(|()| halves(projected)), 0.0),
+        None => ([(); 4].map(|()| halves(query)), 0.0),
     };
     let [query_norm, key_norm, cosines, sines] = tables;
     attention::store_heads::launch::<CudaRuntime>(
-        &projected.client,
+        &query.client,
         CubeCount::new_1d(places.div_ceil(PLANES)),
         CubeDim::new_2d(PLANE, PLANES),
-        halves(projected),
+        halves(query),
+        halves(key),
+        halves(value),
         query_norm,
         key_norm,
         cosines,
@@ -264,7 +306,8 @@ pub(super) fn attend(queries: CudaTensor, cache: &Cache) -> Option<CudaTensor> {
     let queries = into_contiguous(queries);
     let stored = cache.position + tokens;
     let parts = stored.div_ceil(PART_KEYS).clamp(1, MAX_PARTS);
-    let part_len = stored.div_ceil(parts);
+    // A tile is never shared.
+    let part_len = stored.div_ceil(parts).next_multiple_of(PLANE as usize);
     let (group, places) = (heads / geometry.key_value, batch * tokens * heads);
     let out = empty_bf16(&queries, vec![batch, tokens, heads * head_dim]);
     let whole = parts == 1;
@@ -277,6 +320,7 @@ pub(super) fn attend(queries: CudaTensor, cache: &Cache) -> Option<CudaTensor> {
         CubeCount::new_3d(parts as u32, geometry.key_value as u32, (batch * tokens) as u32),
         CubeDim::new_2d(PLANE, ATTENDING_PLANES),
         words(&queries),
+        words(&cache.keys),
         words(&cache.keys),
         words(&cache.values),
         halves(&out),
@@ -325,7 +369,7 @@ pub(super) fn gated(x: CudaTensor, norm: Norm, gate: CudaTensor, up: CudaTensor)
     let out = rows.output(outputs);
     linear::normed_gated::launch::<CudaRuntime>(
         &out.client,
-        CubeCount::new_1d((outputs as u32).div_ceil(PLANES).min(NORMALISING_CUBES)),
+        CubeCount::new_1d(normalising_cubes(outputs as u32)),
         CubeDim::new_1d(PLANES * PLANE),
         words(&rows.x),
         words(&norm.weight),
@@ -337,6 +381,8 @@ pub(super) fn gated(x: CudaTensor, norm: Norm, gate: CudaTensor, up: CudaTensor)
         rows.rows as u32,
         rows.eights(),
         PLANES,
+        // Two rows of weights are loaded at once.
+        4,
     );
     Some(out)
 }
@@ -365,6 +411,60 @@ pub(super) fn linear_added(x: CudaTensor, weight: CudaTensor, residual: Option<C
         adds,
         rows.rows as u32,
         rows.eights(),
+        PLANES,
+        unroll(rows.eights()),
+    );
+    Some(out)
+}
+
+/// The sum of two tensors, or `silu(a) · b`, of one shape in bf16.
+pub(super) fn joined(a: CudaTensor, b: CudaTensor, joint: Joint) -> Option<CudaTensor> {
+    let count = elements(&a);
+    let fits = a.dtype == DType::BF16 && b.dtype == DType::BF16 && a.meta.shape() == b.meta.shape();
+    if !fits || count == 0 || count % EIGHT != 0 {
+        return None;
+    }
+    let (a, b) = (into_contiguous(a), into_contiguous(b));
+    let out = empty_bf16(&a, a.meta.shape().to_vec());
+    let eights = count / EIGHT;
+    let units = (PLANES * PLANE) as usize;
+    pointwise::join::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d(eights.div_ceil(units) as u32),
+        CubeDim::new_1d(PLANES * PLANE),
+        words(&a),
+        words(&b),
+        words(&out),
+        eights as u32,
+        joint,
+    );
+    Some(out)
+}
+
+/// Scale, causal mask and softmax of f32 scores, row by row. With `(first, queries)`, row `r` sees the keys up to number
+/// `first + r % queries`.
+pub(super) fn softmax(scores: CudaTensor, scale: f32, causal: Option<(usize, usize)>) -> Option<CudaTensor> {
+    let shape = scores.meta.shape().to_vec();
+    let keys = *shape.last()?;
+    let rows = elements(&scores).checked_div(keys)?;
+    if scores.dtype != DType::F32 || !scores.is_contiguous() || rows == 0 {
+        return None;
+    }
+    let bytes = rows * keys * size_of::<f32>();
+    let handle = scores.client.empty(bytes);
+    let (client, device) = (scores.client.clone(), scores.device.clone());
+    let out = CudaTensor::new_contiguous(client, device, shape.into(), handle, DType::F32);
+    pointwise::softmax_rows::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d(rows as u32),
+        CubeDim::new_1d(PLANES * PLANE),
+        array(&scores.handle, rows * keys),
+        array(&out.handle, rows * keys),
+        scale,
+        keys as u32,
+        causal.map_or(0, |(first, _)| first) as u32,
+        causal.map_or(1, |(_, queries)| queries) as u32,
+        causal.is_some(),
         PLANES,
     );
     Some(out)
@@ -410,7 +510,7 @@ pub(super) fn draw(logits: CudaTensor, exponentials: CudaTensor, outcome: CudaTe
         && (1..=MAX_CANDIDATES).contains(&candidates)
         && (rows, columns) == (2, candidates + skipped)
         && first_exponential + candidates <= numbers
-        && (slot < slots && places == 3 * slots)
+        && (slot < slots && places == 4 * slots)
         && exponentials.is_contiguous()
         && outcome.is_contiguous();
     if !fits {

@@ -52,3 +52,20 @@ pub(super) fn cube_sum(value: f32, scratch: &mut SharedMemory<f32>, #[comptime] 
     sync_cube();
     total
 }
+
+/// The largest of the lanes of a cube, for all of them.
+#[cube]
+pub(super) fn cube_max(value: f32, scratch: &mut SharedMemory<f32>, #[comptime] planes: u32) -> f32 {
+    let most = plane_max(value);
+    if UNIT_POS_PLANE == 0 {
+        scratch[PLANE_POS as usize] = most;
+    }
+    sync_cube();
+    let mut highest = scratch[0];
+    #[unroll]
+    for plane in 1..planes {
+        highest = max(highest, scratch[plane as usize]);
+    }
+    sync_cube();
+    highest
+}
