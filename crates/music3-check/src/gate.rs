@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    compare::{Figures, NanPolicy, Pair, ratio},
+    compare::{Figures, Grid, NanPolicy, Pair, ratio},
     judge::Scale,
 };
 
@@ -42,7 +42,13 @@ pub enum Rule {
     /// bf16 where these two agree to the bit: nearly no value differs, and by nearly nothing.
     ControlZero,
     /// bf16 at full scale, where single differences have spread to most values.
-    FullScale(Figures),
+    FullScale {
+        /// The distance between upstream's two attention kernels.
+        control: Figures,
+        /// The part of it that lies in bf16 outputs. The share of equal values is judged there only: f32 values that
+        /// bf16 differences lead to are equal by chance.
+        bf16: Option<Figures>,
+    },
     /// Only NaN is wrong: nothing was recorded that says how far is too far.
     Unbounded,
 }
@@ -95,12 +101,16 @@ impl Judgement {
 }
 
 impl Rule {
-    /// Returns the rule for a bf16 output, from the distance between upstream's two attention kernels.
-    pub(crate) fn for_bf16(control: Figures, scale: Scale) -> Self {
+    /// Returns the rule for what bf16 arithmetic led to, one output or several, from the distance between upstream's two
+    /// attention kernels in each of them.
+    pub(crate) fn for_bf16(controls: &[(Grid, Figures)], scale: Scale) -> Self {
+        let control = Figures::together(controls.iter().map(|(_, figures)| *figures));
+        let mut bf16 = controls.iter().filter(|(grid, _)| *grid == Grid::Bf16).map(|(_, figures)| *figures).peekable();
+        let bf16 = bf16.peek().is_some().then(|| Figures::together(bf16));
         match (control.differing, scale) {
             (0, _) => Self::ControlZero,
             (_, Scale::Reduced) => Self::Control(control),
-            (_, Scale::Full) => Self::FullScale(control),
+            (_, Scale::Full) => Self::FullScale { control, bf16 },
         }
     }
 
@@ -117,12 +127,16 @@ impl Rule {
                 let beyond = pairs.iter().map(|pair| pair.beyond(ZERO_FLOOR * pair.rms())).sum::<usize>();
                 limits.push(Limit::beyond(beyond));
             }
-            Self::Exact | Self::Control(_) | Self::FullScale(_) | Self::Unbounded => {
+            Self::Exact | Self::Control(_) | Self::FullScale { .. } | Self::Unbounded => {
                 limits.extend(bound.max.map(|max| Limit::new("max |d|", figures.max, max)));
             }
         }
         limits.extend(bound.mean.map(|mean| Limit::new("mean |d|", figures.mean(), mean)));
-        limits.extend(bound.differing.map(|share| Limit::new("share differing", figures.differing_share(), share)));
+        let differing = match self {
+            Self::FullScale { .. } => differing_in_bf16(pairs, nan),
+            _ => figures.differing_share(),
+        };
+        limits.extend(bound.differing.map(|share| Limit::new("share differing", differing, share)));
         let used = limits.iter().map(|limit| limit.used).fold(0.0, f64::max);
         let mut reasons: Vec<String> =
             limits.into_iter().filter(|limit| limit.used > 1.0).map(|limit| limit.reason).collect();
@@ -161,10 +175,10 @@ impl Rule {
                 let share = if figures.values == 0 { 0.0 } else { allowed / figures.values as f64 };
                 Bound { max: Some(ZERO_FLOOR * rms), differing: Some(share), ..none }
             }
-            Self::FullScale(control) => Bound {
+            Self::FullScale { control, bf16 } => Bound {
                 max: Some(2.0 * control.max),
                 mean: Some(1.25 * control.mean()),
-                differing: Some(1.0 - 0.9 * (1.0 - control.differing_share())),
+                differing: bf16.map(|bf16| 1.0 - 0.9 * (1.0 - bf16.differing_share())),
                 ..none
             },
         }
@@ -177,10 +191,16 @@ impl Rule {
             Self::F32Published => RuleName::F32Published,
             Self::Control(_) => RuleName::Control,
             Self::ControlZero => RuleName::ControlZero,
-            Self::FullScale(_) => RuleName::FullScale,
+            Self::FullScale { .. } => RuleName::FullScale,
             Self::Unbounded => RuleName::Unbounded,
         }
     }
+}
+
+/// Returns the share that differs of the values stored in bf16.
+fn differing_in_bf16(pairs: &[Pair<'_>], nan: NanPolicy) -> f64 {
+    let bf16 = pairs.iter().filter(|pair| pair.grid == Grid::Bf16);
+    Figures::together(bf16.map(|pair| Figures::of(*pair, nan))).differing_share()
 }
 
 /// One condition of a bound.
@@ -216,9 +236,11 @@ impl fmt::Display for Bound {
                 write!(f, "|d| ≤ {:.0e}·|u| + {max}, mean ≤ {mean}", self.relative)
             }
             RuleName::Control | RuleName::FullScale => {
-                let (max, mean) = (number(self.max), number(self.mean));
-                let share = 100.0 * self.differing.unwrap_or_default();
-                write!(f, "max ≤ {max}, mean ≤ {mean}, differing ≤ {share:.2} %")
+                write!(f, "max ≤ {}, mean ≤ {}", number(self.max), number(self.mean))?;
+                match self.differing {
+                    Some(share) => write!(f, ", differing ≤ {:.2} %", 100.0 * share),
+                    None => Ok(()),
+                }
             }
             RuleName::ControlZero => {
                 let share = 100.0 * self.differing.unwrap_or_default();
@@ -229,101 +251,4 @@ impl fmt::Display for Bound {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compare::{Equality, Grid};
-
-    fn judged(rule: Rule, ours: &[f32], upstream: &[f32], grid: Grid) -> Judgement {
-        rule.judge(&[Pair { ours, upstream, grid, equality: Equality::Exact }], NanPolicy::Refuse)
-    }
-
-    fn control(ours: &[f32], upstream: &[f32]) -> Figures {
-        Figures::of(Pair { ours, upstream, grid: Grid::Bf16, equality: Equality::Exact }, NanPolicy::Refuse)
-    }
-
-    #[test]
-    fn the_f32_gate_is_a_part_of_the_value_and_of_the_rms() {
-        let upstream = vec![1.0f32; 1000];
-        let off = |by: f32| {
-            let mut ours = upstream.clone();
-            ours[7] += by;
-            judged(Rule::F32 { k: 1e-5 }, &ours, &upstream, Grid::F32)
-        };
-        assert!(off(1.8e-5).passed());
-        assert!(!off(2.2e-5).passed());
-        let everywhere: Vec<f32> = upstream.iter().map(|value| value + 5e-6).collect();
-        let judgement = judged(Rule::F32 { k: 1e-5 }, &everywhere, &upstream, Grid::F32);
-        assert!(judgement.reasons[0].starts_with("mean |d|"), "{:?}", judgement.reasons);
-    }
-
-    #[test]
-    fn the_control_gate_allows_a_fraction_of_what_the_kernels_differ_by() {
-        let upstream = vec![1.0f32; 400];
-        let shifted = |count: usize, by: f32| {
-            let shift = |(index, value): (usize, &f32)| if index < count { value + by } else { *value };
-            upstream.iter().enumerate().map(shift).collect::<Vec<f32>>()
-        };
-        let rule = Rule::for_bf16(control(&shifted(100, 1.0 / 128.0), &upstream), Scale::Reduced);
-        let passed = |ours: Vec<f32>| judged(rule, &ours, &upstream, Grid::Bf16).passed();
-        assert!(passed(shifted(25, 1.0 / 128.0)));
-        assert!(!passed(shifted(26, 1.0 / 128.0)), "the mean is too large");
-        assert!(!passed(shifted(34, 1.0 / 512.0)), "too many differ");
-        assert!(!passed(shifted(1, 1.0 / 64.0)), "one differs too much");
-    }
-
-    #[test]
-    fn where_the_kernels_agree_almost_everything_must() {
-        let upstream = vec![1.0f32; 3000];
-        let rule = Rule::for_bf16(control(&upstream, &upstream), Scale::Full);
-        assert_eq!(rule, Rule::ControlZero);
-        let shifted = |count: usize, by: f32| {
-            let mut ours = upstream.clone();
-            ours[..count].iter_mut().for_each(|value| *value += by);
-            judged(rule, &ours, &upstream, Grid::Bf16).passed()
-        };
-        assert!(shifted(3, 1.0 / 128.0), "one ulp");
-        assert!(!shifted(4, 1.0 / 128.0), "more than one in a thousand");
-        assert!(!shifted(1, 1.0 / 64.0), "two ulps, and more than a step at the output's size");
-    }
-
-    #[test]
-    fn a_small_value_may_be_off_by_a_step_at_the_outputs_size() {
-        let mut upstream = vec![1.0f32; 1000];
-        upstream[0] = 0.001;
-        let mut ours = upstream.clone();
-        ours[0] = 0.002;
-        assert!(judged(Rule::ControlZero, &ours, &upstream, Grid::Bf16).passed());
-        ours[0] = 0.006;
-        assert!(!judged(Rule::ControlZero, &ours, &upstream, Grid::Bf16).passed());
-    }
-
-    #[test]
-    fn at_full_scale_the_control_itself_passes_and_twice_as_much_does_not() {
-        let upstream = vec![1.0f32; 100];
-        let off = |by: f32| vec![1.0 + by; 100];
-        let rule = Rule::for_bf16(control(&off(1.0 / 128.0), &upstream), Scale::Full);
-        assert!(judged(rule, &off(1.0 / 128.0), &upstream, Grid::Bf16).passed());
-        assert!(!judged(rule, &off(1.0 / 64.0), &upstream, Grid::Bf16).passed());
-    }
-
-    #[test]
-    fn no_gate_lets_a_nan_through() {
-        let upstream = vec![1.0f32; 10];
-        let mut ours = upstream.clone();
-        ours[3] = f32::NAN;
-        let some = control(&[1.0, 1.5], &[1.0, 1.0]);
-        let rules = [
-            Rule::Exact,
-            Rule::F32 { k: 1.0 },
-            Rule::F32Published,
-            Rule::Control(some),
-            Rule::ControlZero,
-            Rule::FullScale(some),
-            Rule::Unbounded,
-        ];
-        for rule in rules {
-            let judgement = judged(rule, &ours, &upstream, Grid::F32);
-            assert!(!judgement.passed() && judgement.used > 1.0, "{rule:?}");
-        }
-    }
-}
+mod tests;

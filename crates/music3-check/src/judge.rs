@@ -191,7 +191,7 @@ impl Judge {
         };
         row = row.judged(rule.judge(&pairs, self.nan));
         row.negative_control = negative_control(rule, outputs, self.nan);
-        let saturated = matches!(rule, Rule::FullScale(_));
+        let saturated = matches!(rule, Rule::FullScale { .. });
         if row.negative_control == Some(Negative::Accepted) && !saturated {
             row = row.failed("the gate lets f32 arithmetic rounded at the end through: this case proves nothing");
         }
@@ -219,8 +219,9 @@ impl Judge {
                 WeightsOrigin::Random => Rule::F32 { k: f32_tolerance(self.kind, &output.label) },
             }),
             outputs => {
-                let control = Figures::together(outputs.iter().map(|output| output.control(self.nan)));
-                Some(Rule::for_bf16(control, self.scale_of(outputs)))
+                let controls: Vec<(Grid, Figures)> =
+                    outputs.iter().map(|output| (output.grid, output.control(self.nan))).collect();
+                Some(Rule::for_bf16(&controls, self.scale_of(outputs)))
             }
         }
     }

@@ -21,6 +21,7 @@ use crate::{
     collect::{CasePath, Origin},
     components::{Computed, Context, compute},
     dump,
+    gate::RuleName,
     judge::judge,
     kind::CaseKind,
     numpy::ArrayOrder,
@@ -99,7 +100,10 @@ pub fn run_case<B: Backend>(case: &CaseFile, options: &Options, device: &B::Devi
     }));
     let report = CaseReport::stopped(case.path(), Status::Passed, String::new());
     let report = match outcome {
-        Ok(Ok(Outcome { rows, notes, free })) => CaseReport { rows, notes, free, error: None, ..report },
+        Ok(Ok(Outcome { rows, mut notes, free })) => {
+            notes.extend(full_scale_note(&rows));
+            CaseReport { rows, notes, free, error: None, ..report }
+        }
         Ok(Err(error @ CheckError::Stopped { .. })) => failed(report, Status::Failed, error.to_string()),
         Ok(Err(error)) => failed(report, Status::Unreadable, error.to_string()),
         Err(panic) => failed(report, Status::Failed, format!("stopped: {}", message(&*panic))),
@@ -158,6 +162,18 @@ fn run_unguarded<B: Backend>(case: &CaseFile, options: &Options, device: &B::Dev
     Ok(Outcome { rows, notes, free: None })
 }
 
+/// Says how outputs were judged whose share of equal values says nothing.
+fn full_scale_note(rows: &[Row]) -> Option<String> {
+    let share_is_chance =
+        |row: &&Row| row.bound.is_some_and(|bound| bound.rule == RuleName::FullScale && bound.differing.is_none());
+    let count = rows.iter().filter(share_is_chance).count();
+    (count > 0).then(|| {
+        format!(
+            "full scale: f32, judged by mean and max |d|, as the share that is identical is chance: {count} outputs"
+        )
+    })
+}
+
 fn dump_answers(folder: Option<&Path>, case: &CaseFile, answers: &serde_json::Value) -> Result<(), CheckError> {
     match folder {
         Some(folder) => dump::write_json(folder, &case.stem(), answers),
@@ -172,4 +188,22 @@ fn failed(report: CaseReport, status: Status, error: String) -> CaseReport {
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Bound;
+
+    #[test]
+    fn the_note_counts_f32_outputs_of_full_scale_only() {
+        let row = |rule, differing| {
+            let bound = Bound { rule, relative: 0.0, max: Some(1.0), mean: Some(1.0), differing };
+            Row { bound: Some(bound), ..Row::new("latents_0_0", "math", "f32") }
+        };
+        let judged = [row(RuleName::FullScale, Some(0.9)), row(RuleName::F32, None), Row::new("codes", "math", "i64")];
+        assert_eq!(full_scale_note(&judged), None);
+        let note = full_scale_note(&[row(RuleName::FullScale, None), row(RuleName::FullScale, Some(0.9))]);
+        assert!(note.is_some_and(|note| note.ends_with("chance: 1 outputs")));
+    }
 }
