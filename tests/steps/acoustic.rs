@@ -10,7 +10,7 @@ use music3_testkit::on_each_backend;
 
 use crate::compare::{assert_close, assert_rounded_alike, host, values};
 
-on_each_backend!(layer_norm, gates, heads, sums, products_with_a_bias, attention_over_sequences);
+on_each_backend!(layer_norm, gates, heads, snakes, sums, products_with_a_bias, attention_over_sequences);
 
 const WIDTHS: [Width; 2] = [Width::F32, Width::Bf16];
 
@@ -59,6 +59,13 @@ fn heads<B: Backend>(device: &B::Device) {
             both(&format!("{heads} heads of {head_dim}, {width}"), width, || table.split(x.clone(), heads, width));
             both(&format!("{heads} plain heads of {head_dim}, {width}"), width, || split_heads(x.clone(), heads));
         }
+    }
+}
+
+fn snakes<B: Backend>(device: &B::Device) {
+    for width in WIDTHS {
+        let (x, alpha) = (values::<B, 3>([2, 7, 33], 16, width, device), values([1, 7, 1], 17, width, device));
+        both(&format!("snake, {width}"), width, || ops::snake(x.clone(), alpha.clone(), 1e-9, width));
     }
 }
 

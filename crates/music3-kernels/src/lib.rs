@@ -25,7 +25,7 @@ pub use self::{
     path::ComputePath,
     steps::{
         Norm, Preparation, Stored, try_add, try_attend_stored, try_attention_weights, try_gate, try_gate_halves,
-        try_gated, try_layer_norm, try_linear_added, try_read_positions, try_rms_norm, try_split_heads,
+        try_gated, try_layer_norm, try_linear_added, try_read_positions, try_rms_norm, try_snake, try_split_heads,
         try_store_positions,
     },
 };

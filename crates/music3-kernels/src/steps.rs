@@ -229,3 +229,18 @@ pub fn try_split_heads<B: Backend>(
         None
     }
 }
+
+/// Returns `x + sin²(alpha · x) / (alpha + eps)` of f32 or bf16 values, where every op rounds. `eps` is added as it is given:
+/// the caller rounds it as torch rounds a scalar of a sum.
+///
+/// # Shapes
+/// `x` `[batch, channels, len]`, `alpha` `[1, channels, 1]` → as `x`
+pub fn try_snake<B: Backend>(x: &Tensor<B, 3>, alpha: &Tensor<B, 3>, eps: f32) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::snake(x, alpha, eps);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, alpha, eps);
+        None
+    }
+}

@@ -277,10 +277,7 @@ impl<B: Backend> Snake1d<B> {
     /// # Shapes
     /// `[batch, channels, len]` → the same
     pub fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let (alpha, width) = (self.alpha.val(), self.width);
-        let inverse = ops::recip(ops::add_scalar(alpha.clone(), SNAKE_EPS, width), width);
-        let wave = ops::square(ops::sin(ops::mul(alpha, x.clone(), width), width), width);
-        ops::add(x, ops::mul(inverse, wave, width), width)
+        ops::snake(x, self.alpha.val(), SNAKE_EPS, self.width)
     }
 }
 

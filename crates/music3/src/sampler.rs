@@ -1,5 +1,7 @@
 //! Codes and noise drawn from one generator, in upstream's order.
 
+use std::collections::VecDeque;
+
 use music3_nn::Width;
 use music3_text::token_ids::{AUDIO_END, SEMANTIC_CODE_OFFSET, SEMANTIC_CODES};
 
@@ -16,15 +18,23 @@ use crate::{
 pub struct Sampler<R> {
     randomness: R,
     vocab_size: usize,
-    /// The state behind the semantic draw of the step whose numbers were given last.
-    after_semantic: Option<R>,
+    /// States that may be gone back to, of the last two steps whose numbers were given.
+    states: VecDeque<States<R>>,
+}
+
+/// Where the generator stood in a step.
+#[derive(Debug)]
+struct States<R> {
+    step: usize,
+    before: R,
+    after_semantic: R,
 }
 
 impl<R: Randomness> Sampler<R> {
     /// Returns a sampler; a semantic draw covers the whole vocabulary of `vocab_size` tokens, though only the audio
     /// rows can win it, because that is how many random numbers upstream draws.
     pub fn new(randomness: R, vocab_size: usize) -> Self {
-        Self { randomness, vocab_size, after_semantic: None }
+        Self { randomness, vocab_size, states: VecDeque::new() }
     }
 
     /// Passes over the draws that these frames took, so that the noise that comes next is what came next then.
@@ -47,6 +57,16 @@ impl<R: Randomness> Sampler<R> {
     }
 }
 
+impl<R> Sampler<R> {
+    /// Returns the states of a step and forgets those after it.
+    fn taken_back(&mut self, step: usize) -> Option<States<R>> {
+        while self.states.front().is_some_and(|states| states.step > step) {
+            self.states.pop_front();
+        }
+        if self.states.front()?.step == step { self.states.pop_front() } else { None }
+    }
+}
+
 impl<R: Randomness + Clone> CodeSource for Sampler<R> {
     fn semantic(&mut self, step: usize, guided: &[f32]) -> Option<u32> {
         self.randomness.begin(Place::Code { step, codebook: 0 });
@@ -64,12 +84,15 @@ impl<R: Randomness + Clone> CodeSource for Sampler<R> {
     }
 
     fn exponentials(&mut self, step: usize, residual_codebooks: usize, codes: usize) -> Option<Vec<f32>> {
-        self.randomness.begin(Place::Code { step, codebook: 0 });
         let audio_rows: Vec<usize> = std::iter::once(AUDIO_END as usize)
             .chain((0..SEMANTIC_CODES).map(|code| (SEMANTIC_CODE_OFFSET + code) as usize))
             .collect();
+        let before = self.randomness.clone();
+        self.randomness.begin(Place::Code { step, codebook: 0 });
         let mut numbers = self.randomness.exponential_columns(self.vocab_size, &audio_rows);
-        self.after_semantic = Some(self.randomness.clone());
+        let after_semantic = self.randomness.clone();
+        self.states.truncate(1);
+        self.states.push_front(States { step, before, after_semantic });
         let columns: Vec<usize> = (0..codes).collect();
         for codebook in 1..=residual_codebooks {
             self.randomness.begin(Place::Code { step, codebook });
@@ -78,9 +101,15 @@ impl<R: Randomness + Clone> CodeSource for Sampler<R> {
         Some(numbers)
     }
 
-    fn ended(&mut self) {
-        if let Some(state) = self.after_semantic.take() {
-            self.randomness = state;
+    fn ended(&mut self, step: usize) {
+        if let Some(states) = self.taken_back(step) {
+            self.randomness = states.after_semantic;
+        }
+    }
+
+    fn unused(&mut self, step: usize) {
+        if let Some(states) = self.taken_back(step) {
+            self.randomness = states.before;
         }
     }
 }
@@ -139,6 +168,32 @@ mod tests {
                     assert_eq!(passed.noise(window, 100, width), noise, "{rng}, {finish}, window {window}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn numbers_drawn_ahead_are_taken_back() {
+        let residual = 7;
+        for rng in RNGS {
+            let codes = vec![vec![0; residual + 1]; 4];
+            // The cap was reached: the numbers of a step that never came are taken back.
+            let mut capped = sampler(rng, 5);
+            for index in 0..5 {
+                capped.exponentials(index, residual, CODES).expect("a generator gives numbers");
+            }
+            capped.unused(4);
+            let mut passed = sampler(rng, 5);
+            passed.pass_over(&codes, FinishReason::FrameCap, CODES);
+            assert_eq!(capped.noise(0, 100, Width::F32), passed.noise(0, 100, Width::F32), "{rng}, capped");
+            // The end token was drawn: so are those of its residual codes, and of the step after it.
+            let mut ended = sampler(rng, 5);
+            for index in 0..6 {
+                ended.exponentials(index, residual, CODES).expect("a generator gives numbers");
+            }
+            ended.ended(4);
+            let mut passed = sampler(rng, 5);
+            passed.pass_over(&codes, FinishReason::EndToken, CODES);
+            assert_eq!(ended.noise(0, 100, Width::F32), passed.noise(0, 100, Width::F32), "{rng}, ended");
         }
     }
 

@@ -116,12 +116,14 @@ fn decode_step<B: Backend>(builder: &mut Builder<'_, B>, context: usize, seed: u
     finish::<B>(&builder.device)?;
     let feedback = builder.input([ROWS, 1, config.hidden_size], width);
     let sampler = Sampler::new(TorchGenerator::new(seed), config.vocab_size);
+    let mut step = 0;
     let mut picker = Picker::choose(&half.rvq_depth_decoder, sampler, &(), &builder.device);
     let cost = cost::decode_step(&config, context, builder.value_bytes(width));
     let call = move || {
         state.rewind(context);
         let hidden = half.language_model.forward(feedback.clone(), &mut state);
-        picker.begin(0);
+        picker.begin(step);
+        step += 1;
         picker.semantic(half.semantic_logits(hidden.squeeze_dim(1)), &mut ())?;
         let pending = picker.end();
         picker.codes(pending)?;
@@ -141,10 +143,12 @@ fn depth<B: Backend>(builder: &mut Builder<'_, B>, seed: u64) -> Result<Work<'st
     let last_hidden = builder.input([ROWS, config.hidden_size], width);
     let embedding = builder.input([ROWS, 1, config.hidden_size], width);
     let sampler = Sampler::new(TorchGenerator::new(seed), builder.configs.language_model.vocab_size);
+    let mut step = 0;
     let mut picker = Picker::choose(&module, sampler, &(), &builder.device);
     let cost = cost::depth_frame(&config, builder.value_bytes(width));
     let call = move || {
-        picker.begin(0);
+        picker.begin(step);
+        step += 1;
         let mut pick = |codebook, logits| picker.residual(codebook, logits, &mut ());
         depth_frame(&module, last_hidden.clone(), embedding.clone(), &mut pick)?;
         let pending = picker.end();

@@ -33,7 +33,7 @@ pub(crate) use self::{
     read::PendingRead,
     steps::{
         add, attend_stored, attention_weights, draw, gate, gate_halves, gated, layer_norm, linear_added,
-        read_positions, rms_norm, split_heads, store_positions,
+        read_positions, rms_norm, snake, split_heads, store_positions,
     },
 };
 use crate::{DeviceReport, Matmul};

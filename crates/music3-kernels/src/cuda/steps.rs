@@ -155,3 +155,8 @@ pub(crate) fn split_heads<B: Backend>(
     };
     into_tensor(decode::split_heads(for_kernel(x)?, heads, tables)?)
 }
+
+/// See [`try_snake`](crate::try_snake).
+pub(crate) fn snake<B: Backend>(x: &Tensor<B, 3>, alpha: &Tensor<B, 3>, eps: f32) -> Option<Tensor<B, 3>> {
+    into_tensor(decode::snake(for_kernel(x)?, for_kernel(alpha)?, eps)?)
+}

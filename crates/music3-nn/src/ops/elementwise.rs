@@ -72,6 +72,22 @@ pub fn silu_product<B: Backend, const D: usize>(gate: Tensor<B, D>, up: Tensor<B
     mul(silu(gate, width), up, width)
 }
 
+/// Returns the periodic activation `x + sin²(alpha · x) / (alpha + eps)`, in upstream's order of operations; every op
+/// rounds.
+///
+/// # Shapes
+/// `x` `[batch, channels, len]`, `alpha` `[1, channels, 1]` → as `x`
+pub fn snake<B: Backend>(x: Tensor<B, 3>, alpha: Tensor<B, 3>, eps: f32, width: Width) -> Tensor<B, 3> {
+    if x.dtype() == width.store_dtype::<B>(&x.device())
+        && let Some(bent) = music3_kernels::try_snake(&x, &alpha, round_scalar(eps, width))
+    {
+        return bent;
+    }
+    let inverse = recip(add_scalar(alpha.clone(), eps, width), width);
+    let wave = square(sin(mul(alpha, x.clone(), width), width), width);
+    add(x, mul(inverse, wave, width), width)
+}
+
 /// Returns `value ⊙ silu(gate)` of rows that hold the value half first and the gate half second; `silu` rounds before the
 /// product.
 ///

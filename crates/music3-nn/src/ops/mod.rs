@@ -16,7 +16,7 @@ mod round;
 pub use attention::{AttentionMask, scaled_dot_product_attention};
 pub use conv::{Conv1dOptions, ConvTranspose1dOptions, conv_transpose1d, conv1d};
 pub use elementwise::{
-    add, add_scalar, cos, gate_halves, mul, mul_scalar, neg, recip, silu, silu_product, sin, square, sub, tanh,
+    add, add_scalar, cos, gate_halves, mul, mul_scalar, neg, recip, silu, silu_product, sin, snake, square, sub, tanh,
 };
 pub use index::{embedding, index_select};
 pub use norm::{layer_norm, rms_norm, softmax};

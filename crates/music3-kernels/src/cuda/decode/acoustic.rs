@@ -100,3 +100,29 @@ pub(super) fn split_heads<F: Float>(
         out[index as usize] = result;
     }
 }
+
+/// Snake: `x + sin²(alpha · x) / (alpha + eps)`, one alpha per channel; every op rounds.
+#[cube(launch)]
+pub(super) fn snake<F: Float>(
+    x: &Array<F>,
+    alpha: &Array<F>,
+    out: &mut Array<F>,
+    eps: f32,
+    channels: u32,
+    len: u32,
+    count: u32,
+    #[define(F)] _dtype: StorageType,
+) {
+    let index = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
+    if index < count {
+        let value = f32::cast_from(x[index as usize]);
+        let alpha = f32::cast_from(alpha[(index / len % channels) as usize]);
+        let raised = f32::cast_from(F::cast_from(alpha + eps));
+        let inverse = f32::cast_from(F::cast_from(1.0f32 / raised));
+        let turned = f32::cast_from(F::cast_from(alpha * value));
+        let sine = f32::cast_from(F::cast_from(f32::sin(turned)));
+        let wave = f32::cast_from(F::cast_from(sine * sine));
+        let bent = f32::cast_from(F::cast_from(inverse * wave));
+        out[index as usize] = F::cast_from(value + bent);
+    }
+}

@@ -482,6 +482,36 @@ pub(super) fn gate_halves(x: CudaTensor) -> Option<CudaTensor> {
     Some(out)
 }
 
+/// Snake of `[batch, channels, len]` with one alpha per channel.
+pub(super) fn snake(x: CudaTensor, alpha: CudaTensor, eps: f32) -> Option<CudaTensor> {
+    let [_, channels, len] = *x.meta.shape().as_slice() else { return None };
+    let count = elements(&x);
+    let fits = is_wide_or_narrow(&x)
+        && alpha.dtype == x.dtype
+        && alpha.meta.shape().as_slice() == [1, channels, 1]
+        && count > 0
+        && u32::try_from(count).is_ok();
+    if !fits {
+        return None;
+    }
+    let (x, alpha) = (into_contiguous(x), into_contiguous(alpha));
+    let out = empty_like(&x, x.meta.shape().to_vec());
+    acoustic::snake::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
+        CubeDim::new_1d(PLANES * PLANE),
+        halves(&x),
+        halves(&alpha),
+        halves(&out),
+        eps,
+        channels as u32,
+        len as u32,
+        count as u32,
+        x.dtype.into(),
+    );
+    Some(out)
+}
+
 /// Heads in their own layout, rotated where there are tables: `[batch, tokens, heads·head_dim]` →
 /// `[batch, heads, tokens, head_dim]`.
 pub(super) fn split_heads(x: CudaTensor, heads: usize, tables: Option<(CudaTensor, CudaTensor)>) -> Option<CudaTensor> {
