@@ -81,8 +81,8 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
         });
     }
 
-    /// Chooses the semantic code; returns its token for both rows, `[2, 1]`, or `None` for the end token. Where the device draws, the end
-    /// token shows only in [`codes`](Self::codes).
+    /// Chooses the semantic code; returns its token for both rows, `[2, 1]`, or `None` for the end token. Where the device
+    /// draws, the end token shows only in [`codes`](Self::codes).
     pub fn semantic(
         &mut self,
         logits: Tensor<B, 2>,
@@ -181,8 +181,8 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
         if self.draws_on_device { self.source.exponentials(step, codebooks - 1, codes) } else { None }
     }
 
-    /// Ends the choosing of a step: where the device drew, the codes begin their way back, and the next step's numbers are
-    /// drawn while it works.
+    /// Ends the choosing of a step: where the device drew, the codes begin their way back, and the next step's numbers
+    /// are drawn while it works.
     pub fn end(&mut self) -> Option<PendingRead> {
         let Drawing { outcome, .. } = self.drawing.as_ref()?;
         let pending = PendingRead::begin(outcome).expect("a device that draws can be read");

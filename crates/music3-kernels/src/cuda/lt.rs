@@ -272,6 +272,15 @@ fn choose(
             size_of_val(&bytes),
         )
         .described("set the scratch memory")?;
+        // Parts of a sum that are computed apart are added in f32, never in the output's type.
+        let reductions = lt_sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+        lt::set_matmul_pref_attribute(
+            preference,
+            Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+            ptr::from_ref(&reductions).cast(),
+            size_of_val(&reductions),
+        )
+        .described("set how sums are split")?;
         let chosen = lt::get_matmul_algo_heuristic(handle, desc, left, right, out, out, preference)
             .described("choose an algorithm");
         lt::destroy_matmul_pref(preference).described("drop a preference")?;

@@ -161,15 +161,17 @@ pub(crate) fn linear<B: Backend>(
         None => None,
         Some(bias) => Some(into_contiguous(cuda_tensor(bias)?)),
     };
-    let (operands, dtype) = match (x.dtype, Matmul::current()) {
-        (DType::BF16, _) => (Operands::Bf16, DType::BF16),
-        (DType::F32, Matmul::Strict) => (Operands::F32, DType::F32),
-        (DType::F32, Matmul::Tf32) => (Operands::Tf32, DType::F32),
+    let operands = match (x.dtype, Matmul::current()) {
+        (DType::BF16, _) => Operands::Bf16,
+        (DType::F32, Matmul::Strict) => Operands::F32,
+        (DType::F32, Matmul::Tf32) => Operands::Tf32,
         _ => return None,
     };
-    if weight.dtype != dtype || bias.as_ref().is_some_and(|bias| bias.dtype != dtype) || !lt::is_available() {
+    if weight.dtype != x.dtype || bias.as_ref().is_some_and(|bias| bias.dtype != DType::F32) || !lt::is_available() {
         return None;
     }
+    // With a bias the library may round before it adds to bf16, so the sum stays f32.
+    let dtype = if bias.is_some() { DType::F32 } else { x.dtype };
     if let Some(error) = task::take_error() {
         panic!("earlier work failed on the device: {error}");
     }

@@ -53,7 +53,7 @@ pub fn scaled_dot_product_attention<B: Backend>(
         let weights = match music3_kernels::try_attention_weights(&rows, &transposed, scale, causal) {
             Some(weights) => weights,
             None => {
-                let mut scores = product(scaled(rows), scaled(transposed.clone()));
+                let mut scores = product(scaled(rows), scaled(key.clone()).swap_dims(2, 3));
                 if causal.is_some() {
                     let bias = causal_bias(first, len, keys, &scores.device());
                     scores = (scores.reshape([batch, heads, len, keys]) + bias).reshape([

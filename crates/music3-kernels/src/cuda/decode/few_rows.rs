@@ -1,0 +1,166 @@
+//! Launches of the products of a few rows.
+
+use burn::tensor::DType;
+use burn_cubecl::{cubecl, kernel::into_contiguous};
+use cubecl::{
+    cuda::CudaRuntime,
+    prelude::{CubeCount, CubeDim},
+};
+
+use super::{
+    Norm, PLANES, elements, empty_bf16, halves,
+    linear::{self, PLANE},
+    packed::EIGHT,
+    words,
+};
+use crate::cuda::CudaTensor;
+
+/// More rows than this go through a library product, which reads the weights once for many rows.
+pub(super) const MAX_ROWS: usize = 4;
+
+/// Cubes that normalise their input before they multiply, at most; each goes on to further outputs.
+const NORMALISING_CUBES: u32 = 528;
+
+/// Returns how many cubes share `outputs`, so that all have as many rounds and the last is full.
+fn normalising_cubes(outputs: u32) -> u32 {
+    let cubes = outputs.div_ceil(PLANES);
+    cubes.div_ceil(cubes.div_ceil(NORMALISING_CUBES))
+}
+
+/// Returns how many loads a lane has in flight on rows of so many eights.
+fn unroll(eights: u32) -> u32 {
+    if eights % (8 * PLANE) == 0 { 8 } else { 4 }
+}
+
+/// Bytes of normalised input that a cube can hold beside its other needs.
+const MAX_STAGED: usize = 40 << 10;
+
+/// The operands of a product over a few rows, checked and contiguous.
+pub(super) struct Rows {
+    x: CudaTensor,
+    pub(super) rows: usize,
+    pub(super) inner: usize,
+}
+
+impl Rows {
+    /// Accepts `[…, inner]` in bf16 with few rows.
+    pub(super) fn new(x: CudaTensor) -> Option<Self> {
+        let shape: &[usize] = x.meta.shape();
+        let (&inner, leading) = shape.split_last()?;
+        let rows = leading.iter().product();
+        let fits = x.dtype == DType::BF16 && (1..=MAX_ROWS).contains(&rows) && inner > 0 && inner % EIGHT == 0;
+        fits.then(|| Self { x: into_contiguous(x), rows, inner })
+    }
+
+    /// Returns whether a cube can hold the rows.
+    pub(super) fn can_be_staged(&self) -> bool {
+        self.rows * self.inner * size_of::<half::bf16>() <= MAX_STAGED
+    }
+
+    fn eights(&self) -> u32 {
+        (self.inner / EIGHT) as u32
+    }
+
+    /// Returns a bf16 output `[…, outputs]`.
+    pub(super) fn output(&self, outputs: usize) -> CudaTensor {
+        let mut shape = self.x.meta.shape().to_vec();
+        *shape.last_mut().expect("rows have at least one dimension") = outputs;
+        empty_bf16(&self.x, shape)
+    }
+}
+
+/// Accepts a contiguous bf16 matrix with rows of `inner`; returns it and its rows.
+pub(super) fn matrix(weight: CudaTensor, inner: usize) -> Option<(CudaTensor, usize)> {
+    let [outputs, columns] = *weight.meta.shape().as_slice() else { return None };
+    let fits = weight.dtype == DType::BF16 && columns == inner && outputs > 0 && weight.is_contiguous();
+    fits.then_some((weight, outputs))
+}
+
+pub(super) fn normed_linears(rows: &Rows, norm: &Norm, weights: [CudaTensor; 3], outs: &[CudaTensor; 3]) {
+    let outputs = outs.each_ref().map(|out| elements(out) as u32 / rows.rows as u32);
+    let ([a, b, c], [out_a, out_b, out_c]) = (weights.each_ref(), outs.each_ref());
+    linear::normed_linears::launch::<CudaRuntime>(
+        &out_a.client,
+        CubeCount::new_1d(normalising_cubes(outputs.iter().sum())),
+        CubeDim::new_1d(PLANES * PLANE),
+        words(&rows.x),
+        words(&norm.weight),
+        words(a),
+        words(b),
+        words(c),
+        halves(out_a),
+        halves(out_b),
+        halves(out_c),
+        norm.eps,
+        outputs[0],
+        outputs[1],
+        outputs[2],
+        rows.rows as u32,
+        rows.eights(),
+        PLANES,
+        unroll(rows.eights()),
+    );
+}
+
+/// RMSNorm, then `silu(gate) · up`: `[…, inner]` → `[…, outputs]`.
+pub(in super::super) fn gated(x: CudaTensor, norm: Norm, gate: CudaTensor, up: CudaTensor) -> Option<CudaTensor> {
+    let rows = Rows::new(x).filter(Rows::can_be_staged)?;
+    let norm = norm.checked(rows.inner)?;
+    let ((gate, outputs), (up, up_outputs)) = (matrix(gate, rows.inner)?, matrix(up, rows.inner)?);
+    if outputs != up_outputs {
+        return None;
+    }
+    let out = rows.output(outputs);
+    linear::normed_gated::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d(normalising_cubes(outputs as u32)),
+        CubeDim::new_1d(PLANES * PLANE),
+        words(&rows.x),
+        words(&norm.weight),
+        words(&gate),
+        words(&up),
+        halves(&out),
+        norm.eps,
+        outputs as u32,
+        rows.rows as u32,
+        rows.eights(),
+        PLANES,
+        // Two rows of weights are loaded at once.
+        4,
+    );
+    Some(out)
+}
+
+/// The product with a weight `[outputs, inner]`, to which `residual` is added where there is one.
+pub(in super::super) fn linear_added(
+    x: CudaTensor,
+    weight: CudaTensor,
+    residual: Option<CudaTensor>,
+) -> Option<CudaTensor> {
+    let rows = Rows::new(x)?;
+    let (weight, outputs) = matrix(weight, rows.inner)?;
+    let out = rows.output(outputs);
+    if let Some(residual) = &residual
+        && (residual.dtype != DType::BF16 || residual.meta.shape() != out.meta.shape())
+    {
+        return None;
+    }
+    let adds = residual.is_some();
+    let residual = residual.map_or_else(|| out.clone(), into_contiguous);
+    linear::linear_added::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_1d((outputs as u32).div_ceil(PLANES)),
+        CubeDim::new_1d(PLANES * PLANE),
+        words(&rows.x),
+        words(&weight),
+        halves(&residual),
+        halves(&out),
+        outputs as u32,
+        adds,
+        rows.rows as u32,
+        rows.eights(),
+        PLANES,
+        unroll(rows.eights()),
+    );
+    Some(out)
+}

@@ -1,0 +1,251 @@
+//! Launches of what positions go through on their way into a cache, and of attention over it.
+
+use burn::tensor::DType;
+use burn_cubecl::{cubecl, kernel::into_contiguous};
+use cubecl::{
+    cuda::CudaRuntime,
+    prelude::{CubeCount, CubeDim},
+};
+
+use super::{
+    Norm, PLANES, array,
+    attention::{self, Attended, Heads},
+    empty_bf16,
+    few_rows::{MAX_ROWS, Rows, matrix, normed_linears},
+    halves,
+    linear::PLANE,
+    words,
+};
+use crate::cuda::CudaTensor;
+
+/// Planes of a cube that attends, each on a tile of as many keys as it has lanes.
+const ATTENDING_PLANES: u32 = 4;
+
+/// Keys that one cube takes at least, and parts of the context at most.
+const PART_KEYS: usize = (ATTENDING_PLANES * PLANE) as usize;
+
+const MAX_PARTS: usize = 64;
+
+/// Values a head may have: more do not fit a plane's registers.
+const MAX_HEAD_DIM: usize = 256;
+
+/// How queries and keys are prepared: normalised per head, then rotated.
+pub(in super::super) struct Preparation {
+    pub(in super::super) query: Norm,
+    pub(in super::super) key: Norm,
+    /// `[tokens, head_dim]`
+    pub(in super::super) cosines: CudaTensor,
+    /// `[tokens, head_dim]`
+    pub(in super::super) sines: CudaTensor,
+}
+
+/// Keys and values that are stored, `[batch, key_value, capacity, head_dim]`, and where the new positions begin.
+pub(in super::super) struct Cache {
+    pub(in super::super) keys: CudaTensor,
+    pub(in super::super) values: CudaTensor,
+    pub(in super::super) position: usize,
+}
+
+/// The geometry of attention over a cache.
+#[derive(Clone, Copy)]
+struct Geometry {
+    batch: usize,
+    tokens: usize,
+    heads: usize,
+    key_value: usize,
+    capacity: usize,
+    head_dim: usize,
+}
+
+impl Geometry {
+    fn new(cache: &Cache, [batch, tokens, query_width]: [usize; 3]) -> Option<Self> {
+        let [stored, key_value, capacity, head_dim] = *cache.keys.meta.shape().as_slice() else { return None };
+        let fits = stored == batch
+            && cache.values.meta.shape() == cache.keys.meta.shape()
+            && [&cache.keys, &cache.values].iter().all(|tensor| tensor.dtype == DType::BF16 && tensor.is_contiguous())
+            && head_dim % 2 == 0
+            && (2..=MAX_HEAD_DIM).contains(&head_dim)
+            && query_width % (head_dim * key_value) == 0
+            && query_width > 0
+            && cache.position + tokens <= capacity;
+        fits.then(|| Self { batch, tokens, heads: query_width / head_dim, key_value, capacity, head_dim })
+    }
+}
+
+/// RMSNorm, projections, preparation and the write to the cache; returns the queries `[batch, tokens, heads, head_dim]`.
+pub(in super::super) fn read_positions(
+    x: CudaTensor,
+    norm: Norm,
+    projections: [CudaTensor; 3],
+    preparation: Option<Preparation>,
+    cache: &Cache,
+) -> Option<CudaTensor> {
+    let [batch, tokens, _] = *x.meta.shape().as_slice() else { return None };
+    let rows = Rows::new(x).filter(Rows::can_be_staged)?;
+    let norm = norm.checked(rows.inner)?;
+    let [query, key, value] = projections;
+    let ((query, query_width), (key, key_width), (value, value_width)) =
+        (matrix(query, rows.inner)?, matrix(key, rows.inner)?, matrix(value, rows.inner)?);
+    let geometry = Geometry::new(cache, [batch, tokens, query_width])?;
+    if key_width != geometry.key_value * geometry.head_dim || value_width != key_width {
+        return None;
+    }
+    let preparation = match preparation {
+        None => None,
+        Some(preparation) => Some(preparation.checked(&geometry)?),
+    };
+    let projected = [query_width, key_width, value_width].map(|width| rows.output(width));
+    normed_linears(&rows, &norm, [query, key, value], &projected);
+    Some(store_heads(&projected, preparation, cache, &geometry))
+}
+
+/// Preparation and the write to the cache of positions that were projected before; returns the queries
+/// `[batch, tokens, heads, head_dim]`.
+pub(in super::super) fn store_positions(
+    projected: [CudaTensor; 3],
+    preparation: Option<Preparation>,
+    cache: &Cache,
+) -> Option<CudaTensor> {
+    let [batch, tokens, query_width] = *projected[0].meta.shape().as_slice() else { return None };
+    let geometry = Geometry::new(cache, [batch, tokens, query_width])?;
+    let key_width = geometry.key_value * geometry.head_dim;
+    let fits = projected
+        .iter()
+        .zip([query_width, key_width, key_width])
+        .all(|(tensor, width)| tensor.dtype == DType::BF16 && tensor.meta.shape().as_slice() == [batch, tokens, width]);
+    if !fits {
+        return None;
+    }
+    let preparation = match preparation {
+        None => None,
+        Some(preparation) => Some(preparation.checked(&geometry)?),
+    };
+    Some(store_heads(&projected.map(into_contiguous), preparation, cache, &geometry))
+}
+
+impl Preparation {
+    fn checked(self, geometry: &Geometry) -> Option<Self> {
+        let table = [geometry.tokens, geometry.head_dim];
+        let fits = |tensor: &CudaTensor| tensor.dtype == DType::BF16 && tensor.meta.shape().as_slice() == table;
+        if !fits(&self.cosines) || !fits(&self.sines) || self.query.eps != self.key.eps {
+            return None;
+        }
+        Some(Self {
+            query: self.query.checked(geometry.head_dim)?,
+            key: self.key.checked(geometry.head_dim)?,
+            cosines: into_contiguous(self.cosines),
+            sines: into_contiguous(self.sines),
+        })
+    }
+}
+
+fn store_heads(
+    projected: &[CudaTensor; 3],
+    preparation: Option<Preparation>,
+    cache: &Cache,
+    geometry: &Geometry,
+) -> CudaTensor {
+    let Geometry { batch, tokens, heads, key_value, capacity, head_dim } = *geometry;
+    let [query, key, value] = projected.each_ref();
+    let queries = empty_bf16(query, vec![batch, tokens, heads, head_dim]);
+    let places = (batch * tokens * (heads + 2 * key_value)) as u32;
+    let prepared = preparation.is_some();
+    // Without preparation nothing of it is read; any buffer stands for it.
+    let (tables, eps) = match &preparation {
+        Some(Preparation { query: norm, key, cosines, sines }) => {
+            ([halves(&norm.weight), halves(&key.weight), halves(cosines), halves(sines)], norm.eps)
+        }
+        None => ([(); 4].map(|()| halves(query)), 0.0),
+    };
+    let [query_norm, key_norm, cosines, sines] = tables;
+    attention::store_heads::launch::<CudaRuntime>(
+        &query.client,
+        CubeCount::new_1d(places.div_ceil(PLANES)),
+        CubeDim::new_2d(PLANE, PLANES),
+        halves(query),
+        halves(key),
+        halves(value),
+        query_norm,
+        key_norm,
+        cosines,
+        sines,
+        halves(&queries),
+        halves(&cache.keys),
+        halves(&cache.values),
+        eps,
+        cache.position as u32,
+        capacity as u32,
+        places,
+        Heads {
+            query: heads as u32,
+            key_value: key_value as u32,
+            head_dim: head_dim as u32,
+            tokens: tokens as u32,
+            prepared,
+        },
+    );
+    queries
+}
+
+/// Attention of `queries` `[batch, tokens, heads, head_dim]`, whose positions are the last that are stored, over all up
+/// to their own; returns `[batch, tokens, heads·head_dim]`.
+pub(in super::super) fn attend(queries: CudaTensor, cache: &Cache) -> Option<CudaTensor> {
+    let [batch, tokens, heads, head_dim] = *queries.meta.shape().as_slice() else { return None };
+    let geometry = Geometry::new(cache, [batch, tokens, heads * head_dim])?;
+    if queries.dtype != DType::BF16 || batch * tokens > MAX_ROWS || geometry.head_dim != head_dim {
+        return None;
+    }
+    let queries = into_contiguous(queries);
+    let stored = cache.position + tokens;
+    let parts = stored.div_ceil(PART_KEYS).clamp(1, MAX_PARTS);
+    // A tile is never shared.
+    let part_len = stored.div_ceil(parts).next_multiple_of(PLANE as usize);
+    let (group, places) = (heads / geometry.key_value, batch * tokens * heads);
+    let out = empty_bf16(&queries, vec![batch, tokens, heads * head_dim]);
+    let whole = parts == 1;
+    // Nothing is written to them where one part is the whole.
+    let lens = if whole { [1, 1] } else { [places * parts * head_dim, places * parts * 2] };
+    let [partial, statistics] = lens.map(|len| out.client.empty(len * size_of::<f32>()));
+    let root_scale = (1.0 / (head_dim as f64).sqrt()).sqrt() as f32;
+    attention::attend::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_3d(parts as u32, geometry.key_value as u32, (batch * tokens) as u32),
+        CubeDim::new_2d(PLANE, ATTENDING_PLANES),
+        words(&queries),
+        words(&cache.keys),
+        words(&cache.keys),
+        words(&cache.values),
+        halves(&out),
+        array(&partial, lens[0]),
+        array(&statistics, lens[1]),
+        root_scale,
+        cache.position as u32,
+        geometry.capacity as u32,
+        part_len as u32,
+        parts as u32,
+        Attended {
+            key_value: geometry.key_value as u32,
+            group: group as u32,
+            head_dim: head_dim as u32,
+            tokens: tokens as u32,
+            planes: ATTENDING_PLANES,
+            pairs: (head_dim as u32 / 2).div_ceil(PLANE),
+            whole,
+        },
+    );
+    if !whole {
+        attention::join_parts::launch::<CudaRuntime>(
+            &out.client,
+            CubeCount::new_1d((places as u32).div_ceil(PLANES)),
+            CubeDim::new_2d(PLANE, PLANES),
+            array(&partial, lens[0]),
+            array(&statistics, lens[1]),
+            halves(&out),
+            parts as u32,
+            places as u32,
+            group as u32,
+            head_dim as u32,
+        );
+    }
+    Some(out)
+}
