@@ -69,14 +69,14 @@ pub fn try_matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>
     }
 }
 
-/// Returns `x · weightᵀ + bias` of two bf16 or two f32 operands, summed in f32. Without a bias the result is stored in the
-/// operands' type, rounded once; with one it is f32.
+/// Returns `x · weightᵀ + bias` of two bf16 or two f32 operands, summed in f32 and stored in their type, rounded once. A bias
+/// only with f32 operands.
 ///
 /// Offered on the unfused burn-cuda, through cuBLASLt; for f32 operands as [`Matmul::current`] says, and not for
 /// [`Matmul::Split`].
 ///
 /// # Shapes
-/// `x` `[rows, in]`, `weight` `[out, in]`, `bias` `[out]` (f32) → `[rows, out]`
+/// `x` `[rows, in]`, `weight` `[out, in]`, `bias` `[out]` → `[rows, out]`
 ///
 /// # Panics
 /// If an earlier product failed on the device.

@@ -206,7 +206,7 @@ pub fn try_gate_halves<B: Backend>(halves: &Tensor<B, 3>) -> Option<Tensor<B, 3>
     return crate::cuda::gate_halves(halves);
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = (halves);
+        let _ = halves;
         None
     }
 }

@@ -28,9 +28,9 @@ pub fn linear<B: Backend, const D: usize>(
     dims[D - 1] = out;
     let x: Tensor<B, 2> = x.reshape([rows, inner]);
     if x.dtype() == width.store_dtype::<B>(&x.device())
-        && let Some(y) = music3_kernels::try_linear(&x, &weight, bias.clone().map(widen).as_ref())
+        && let Some(y) = music3_kernels::try_linear(&x, &weight, bias.as_ref())
     {
-        return round(y, width).reshape(dims);
+        return y.reshape(dims);
     }
     let mut y = match music3_kernels::try_linear_bf16(&x, &weight) {
         Some(y) => y,

@@ -1,5 +1,10 @@
 //! Attention of a few new positions over a static cache, and what is done to queries, keys and values before.
 
+#![allow(
+    clippy::collapsible_if,
+    reason = "what is decided when a kernel is compiled stands apart from what is decided when it runs"
+)]
+
 use burn_cubecl::cubecl::{self, prelude::*};
 use half::bf16;
 
@@ -223,7 +228,7 @@ pub(super) fn attend(
         for member in 0..sizes.group {
             scores[member as usize] = 0.0f32;
         }
-        if comptime!(sizes.head_dim % 64 == 0) {
+        if comptime!(sizes.head_dim.is_multiple_of(64)) {
             let start = ((cache + key) * comptime!(sizes.head_dim / 8)) as usize;
             for base in range_stepped(0u32, comptime!(sizes.head_dim / 8), 8u32) {
                 let mut loaded = Array::<Eight>::new(8usize);

@@ -29,7 +29,7 @@ fn normalising_cubes(outputs: u32) -> u32 {
 
 /// Returns how many loads a lane has in flight on rows of so many eights.
 fn unroll(eights: u32) -> u32 {
-    if eights % (8 * PLANE) == 0 { 8 } else { 4 }
+    if eights.is_multiple_of(8 * PLANE) { 8 } else { 4 }
 }
 
 /// Bytes of normalised input that a cube can hold beside its other needs.

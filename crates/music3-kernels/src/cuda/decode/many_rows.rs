@@ -166,7 +166,7 @@ pub(in super::super) fn split_heads(
 pub(in super::super) fn joined(a: CudaTensor, b: CudaTensor, joint: Joint) -> Option<CudaTensor> {
     let count = elements(&a);
     let fits = a.dtype == DType::BF16 && b.dtype == DType::BF16 && a.meta.shape() == b.meta.shape();
-    if !fits || count == 0 || count % EIGHT != 0 {
+    if !fits || count == 0 || !count.is_multiple_of(EIGHT) {
         return None;
     }
     let (a, b) = (into_contiguous(a), into_contiguous(b));
