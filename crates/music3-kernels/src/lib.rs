@@ -12,6 +12,7 @@ mod draw;
 mod flex;
 mod matmul;
 mod path;
+mod scoped;
 mod steps;
 
 use burn::tensor::{DType, Tensor, backend::Backend};

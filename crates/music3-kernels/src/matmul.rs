@@ -4,6 +4,8 @@ use std::{any::TypeId, cell::Cell};
 
 use burn::tensor::backend::Backend;
 
+use crate::scoped::scoped;
+
 /// How a product of two f32 operands is computed on a device that has faster units for less exact operands.
 ///
 /// It is chosen for a stretch of work on one thread, with [`scope`](Self::scope). CPU backends compute f32 products
@@ -39,14 +41,7 @@ impl Matmul {
     /// Runs `work` with this choice on the current thread; what was chosen before comes back afterwards, whether or not
     /// the work panics.
     pub fn scope<T>(self, work: impl FnOnce() -> T) -> T {
-        struct Restore(Matmul);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CURRENT.set(self.0);
-            }
-        }
-        let _restore = Restore(CURRENT.replace(self));
-        work()
+        scoped(&CURRENT, self, work)
     }
 }
 

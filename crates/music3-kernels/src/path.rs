@@ -4,6 +4,8 @@ use std::{any::TypeId, cell::Cell};
 
 use burn::tensor::backend::Backend;
 
+use crate::scoped::scoped;
+
 /// Which form of the model's ops a run takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ComputePath {
@@ -32,14 +34,7 @@ impl ComputePath {
 
     /// Runs `work` with this choice on the current thread; what was chosen before comes back afterwards.
     pub fn scope<T>(self, work: impl FnOnce() -> T) -> T {
-        struct Restore(ComputePath);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CURRENT.set(self.0);
-            }
-        }
-        let _restore = Restore(CURRENT.replace(self));
-        work()
+        scoped(&CURRENT, self, work)
     }
 }
 
