@@ -126,7 +126,7 @@ fn multiply(lhs: CudaTensor, rhs: CudaTensor, matmul: Matmul) -> Option<CudaTens
     let (lhs, a) = described(lhs);
     let (rhs, b) = described(rhs);
     let shape = a.product_shape(&b)?;
-    let out = empty_f32(&lhs, shape);
+    let out = empty(&lhs, shape, DType::F32);
     if !lt::is_available() {
         return without_library(lhs, rhs, out);
     }
@@ -181,9 +181,7 @@ pub(crate) fn linear<B: Backend>(
     let strides = [weight.meta.strides()[1], weight.meta.strides()[0]];
     let b = Batched::new(&transposed, &strides)?;
     let shape = a.product_shape(&b)?;
-    let handle = x.client.empty(shape.iter().product::<usize>() * dtype.size());
-    let (client, device) = (x.client.clone(), x.device.clone());
-    let out = CudaTensor::new_contiguous(client, device, shape.into(), handle, dtype);
+    let out = empty(&x, shape, dtype);
     let (rounded, biased) = (dtype == DType::BF16, bias.is_some());
     let product = Product { a, b, operands, accumulate: false, rounded, biased };
     let step = Step { product, a: (0, 0), b: (1, 0), bias: biased.then_some(2) };
@@ -207,11 +205,10 @@ fn without_library(lhs: CudaTensor, rhs: CudaTensor, out: CudaTensor) -> Option<
     }
 }
 
-/// Returns contiguous memory for an f32 tensor, on the device that `like` is on.
-fn empty_f32(like: &CudaTensor, shape: Vec<usize>) -> CudaTensor {
-    let bytes = shape.iter().product::<usize>() * size_of::<f32>();
-    let handle = like.client.empty(bytes);
-    CudaTensor::new_contiguous(like.client.clone(), like.device.clone(), shape.into(), handle, DType::F32)
+/// Returns contiguous memory for a tensor, on the device that `like` is on.
+fn empty(like: &CudaTensor, shape: Vec<usize>, dtype: DType) -> CudaTensor {
+    let handle = like.client.empty(shape.iter().product::<usize>() * dtype.size());
+    CudaTensor::new_contiguous(like.client.clone(), like.device.clone(), shape.into(), handle, dtype)
 }
 
 /// Describes a tensor's memory, copying it first where its strides are no matrix's.

@@ -23,6 +23,11 @@ fn cache<B: Backend>(stored: &Stored<'_, B>) -> Option<decode::Cache> {
     Some(decode::Cache { keys, values, position: stored.position })
 }
 
+/// Converts what may be absent: `None` only where it is there and cannot be converted.
+fn if_any<T, U>(given: Option<&T>, convert: impl FnOnce(&T) -> Option<U>) -> Option<Option<U>> {
+    given.map_or(Some(None), |given| convert(given).map(Some))
+}
+
 fn prepared<B: Backend>(preparation: &Preparation<'_, B>) -> Option<decode::Preparation> {
     let Preparation { query, key, cosines, sines } = preparation;
     Some(decode::Preparation {
@@ -39,10 +44,7 @@ pub(crate) fn store_positions<B: Backend>(
     preparation: Option<Preparation<'_, B>>,
     stored: &Stored<'_, B>,
 ) -> Option<Tensor<B, 4>> {
-    let preparation = match preparation {
-        None => None,
-        Some(given) => Some(prepared(&given)?),
-    };
+    let preparation = if_any(preparation.as_ref(), prepared)?;
     let projected = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
     into_tensor(decode::store_positions(projected, preparation, &cache(stored)?)?)
 }
@@ -77,10 +79,7 @@ pub(crate) fn read_positions<B: Backend>(
     preparation: Option<Preparation<'_, B>>,
     stored: &Stored<'_, B>,
 ) -> Option<Tensor<B, 4>> {
-    let preparation = match preparation {
-        None => None,
-        Some(given) => Some(prepared(&given)?),
-    };
+    let preparation = if_any(preparation.as_ref(), prepared)?;
     let projections = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
     into_tensor(decode::read_positions(for_kernel(x)?, norm(&before)?, projections, preparation, &cache(stored)?)?)
 }
@@ -106,10 +105,7 @@ pub(crate) fn linear_added<B: Backend, const D: usize>(
     weight: &Tensor<B, 2>,
     residual: Option<&Tensor<B, D>>,
 ) -> Option<Tensor<B, D>> {
-    let residual = match residual {
-        None => None,
-        Some(residual) => Some(for_kernel(residual)?),
-    };
+    let residual = if_any(residual, for_kernel)?;
     into_tensor(decode::linear_added(for_kernel(x)?, for_kernel(weight)?, residual)?)
 }
 

@@ -8,7 +8,7 @@ use cubecl::{
 };
 
 use super::{
-    Norm, PLANES, elements, empty_bf16, halves,
+    Norm, PLANES, elements, empty, halves,
     linear::{self, PLANE},
     packed::EIGHT,
     words,
@@ -65,7 +65,7 @@ impl Rows {
     pub(super) fn output(&self, outputs: usize) -> CudaTensor {
         let mut shape = self.x.meta.shape().to_vec();
         *shape.last_mut().expect("rows have at least one dimension") = outputs;
-        empty_bf16(&self.x, shape)
+        empty(&self.x, shape, DType::BF16)
     }
 }
 

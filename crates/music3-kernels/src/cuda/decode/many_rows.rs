@@ -8,7 +8,7 @@ use cubecl::{
 };
 
 use super::{
-    Joint, Norm, PLANES, acoustic, array, elements, empty_bf16, halves,
+    Joint, Norm, PLANES, acoustic, array, elements, empty, halves,
     linear::{self, PLANE},
     packed::EIGHT,
     pointwise, words,
@@ -18,13 +18,6 @@ use crate::cuda::CudaTensor;
 /// Returns whether a tensor is f32 or bf16, the types that the ops of many rows take.
 fn is_wide_or_narrow(tensor: &CudaTensor) -> bool {
     matches!(tensor.dtype, DType::F32 | DType::BF16)
-}
-
-/// Returns contiguous memory of a tensor's own type.
-fn empty_like(like: &CudaTensor, shape: Vec<usize>) -> CudaTensor {
-    let bytes = shape.iter().product::<usize>() * like.dtype.size();
-    let handle = like.client.empty(bytes);
-    CudaTensor::new_contiguous(like.client.clone(), like.device.clone(), shape.into(), handle, like.dtype)
 }
 
 /// LayerNorm over the last dimension.
@@ -43,7 +36,7 @@ pub(in super::super) fn layer_norm(
         return None;
     }
     let (x, weight, bias) = (into_contiguous(x), into_contiguous(weight), into_contiguous(bias));
-    let out = empty_like(&x, shape);
+    let out = empty(&x, shape, x.dtype);
     acoustic::layer_norm::launch::<CudaRuntime>(
         &out.client,
         CubeCount::new_1d(rows as u32),
@@ -70,7 +63,7 @@ pub(in super::super) fn gate_halves(x: CudaTensor) -> Option<CudaTensor> {
         return None;
     }
     let x = into_contiguous(x);
-    let out = empty_like(&x, shape);
+    let out = empty(&x, shape, x.dtype);
     acoustic::gate_halves::launch::<CudaRuntime>(
         &out.client,
         CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
@@ -97,7 +90,7 @@ pub(in super::super) fn snake(x: CudaTensor, alpha: CudaTensor, eps: f32) -> Opt
         return None;
     }
     let (x, alpha) = (into_contiguous(x), into_contiguous(alpha));
-    let out = empty_like(&x, x.meta.shape().to_vec());
+    let out = empty(&x, x.meta.shape().to_vec(), x.dtype);
     acoustic::snake::launch::<CudaRuntime>(
         &out.client,
         CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
@@ -140,7 +133,7 @@ pub(in super::super) fn split_heads(
         }
     };
     let x = into_contiguous(x);
-    let out = empty_like(&x, vec![batch, heads, tokens, head_dim]);
+    let out = empty(&x, vec![batch, heads, tokens, head_dim], x.dtype);
     // Without tables nothing of them is read; any buffer stands for them.
     let (cosines, sines) = tables
         .map_or_else(|| (x.clone(), x.clone()), |(cosines, sines)| (into_contiguous(cosines), into_contiguous(sines)));
@@ -170,7 +163,7 @@ pub(in super::super) fn joined(a: CudaTensor, b: CudaTensor, joint: Joint) -> Op
         return None;
     }
     let (a, b) = (into_contiguous(a), into_contiguous(b));
-    let out = empty_bf16(&a, a.meta.shape().to_vec());
+    let out = empty(&a, a.meta.shape().to_vec(), DType::BF16);
     let eights = count / EIGHT;
     let units = (PLANES * PLANE) as usize;
     pointwise::join::launch::<CudaRuntime>(
@@ -195,10 +188,7 @@ pub(in super::super) fn softmax(scores: CudaTensor, scale: f32, causal: Option<(
     if scores.dtype != DType::F32 || !scores.is_contiguous() || rows == 0 {
         return None;
     }
-    let bytes = rows * keys * size_of::<f32>();
-    let handle = scores.client.empty(bytes);
-    let (client, device) = (scores.client.clone(), scores.device.clone());
-    let out = CudaTensor::new_contiguous(client, device, shape.into(), handle, DType::F32);
+    let out = empty(&scores, shape, DType::F32);
     pointwise::softmax_rows::launch::<CudaRuntime>(
         &out.client,
         CubeCount::new_1d(rows as u32),
@@ -224,7 +214,7 @@ pub(in super::super) fn normalise(x: CudaTensor, norm: Norm) -> Option<CudaTenso
         return None;
     }
     let norm = norm.checked(inner)?;
-    let out = empty_bf16(&x, shape.to_vec());
+    let out = empty(&x, shape.to_vec(), DType::BF16);
     let x = into_contiguous(x);
     linear::normalise::launch::<CudaRuntime>(
         &out.client,

@@ -27,7 +27,7 @@ pub(super) use self::{
     pointwise::Joint,
     positions::{Cache, Preparation, attend, read_positions, store_positions},
 };
-use super::CudaTensor;
+use super::{CudaTensor, empty};
 
 /// Planes of a cube that computes products.
 const PLANES: u32 = 8;
@@ -43,13 +43,6 @@ impl Norm {
         let fits = self.weight.dtype == DType::BF16 && self.weight.meta.shape().as_slice() == [len];
         fits.then(|| Self { weight: into_contiguous(self.weight), ..self })
     }
-}
-
-/// Returns contiguous memory for a bf16 tensor, on the device that `like` is on.
-fn empty_bf16(like: &CudaTensor, shape: Vec<usize>) -> CudaTensor {
-    let bytes = shape.iter().product::<usize>() * size_of::<half::bf16>();
-    let handle = like.client.empty(bytes);
-    CudaTensor::new_contiguous(like.client.clone(), like.device.clone(), shape.into(), handle, DType::BF16)
 }
 
 /// A contiguous bf16 tensor as `u32` pairs, alone or in eights.

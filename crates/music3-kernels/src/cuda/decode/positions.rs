@@ -10,7 +10,7 @@ use cubecl::{
 use super::{
     Norm, PLANES, array,
     attention::{self, Attended, Heads},
-    empty_bf16,
+    empty,
     few_rows::{MAX_ROWS, Rows, matrix, normed_linears},
     halves,
     linear::PLANE,
@@ -147,7 +147,7 @@ fn store_heads(
 ) -> CudaTensor {
     let Geometry { batch, tokens, heads, key_value, capacity, head_dim } = *geometry;
     let [query, key, value] = projected.each_ref();
-    let queries = empty_bf16(query, vec![batch, tokens, heads, head_dim]);
+    let queries = empty(query, vec![batch, tokens, heads, head_dim], DType::BF16);
     let places = (batch * tokens * (heads + 2 * key_value)) as u32;
     let prepared = preparation.is_some();
     // Without preparation nothing of it is read; any buffer stands for it.
@@ -201,7 +201,7 @@ pub(in super::super) fn attend(queries: CudaTensor, cache: &Cache) -> Option<Cud
     // A tile is never shared.
     let part_len = stored.div_ceil(parts).next_multiple_of(PLANE as usize);
     let (group, places) = (heads / geometry.key_value, batch * tokens * heads);
-    let out = empty_bf16(&queries, vec![batch, tokens, heads * head_dim]);
+    let out = empty(&queries, vec![batch, tokens, heads * head_dim], DType::BF16);
     let whole = parts == 1;
     // Nothing is written to them where one part is the whole.
     let lens = if whole { [1, 1] } else { [places * parts * head_dim, places * parts * 2] };
