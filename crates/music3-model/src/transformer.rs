@@ -206,7 +206,7 @@ impl<B: Backend> Transformer1DModel<B> {
         // 1. Latents, as many channels of zeros, condition.
         let zeros = hidden_states.zeros_like();
         let hidden_states = Tensor::cat(vec![hidden_states, zeros, encoder_hidden_states.swap_dims(1, 2)], 1);
-        let hidden_states = ops::add(self.preprocess_conv.forward(hidden_states.clone()), hidden_states, self.width);
+        let hidden_states = self.preprocess_conv.forward_added(hidden_states.clone(), hidden_states);
         let hidden_states = self.proj_in.forward(hidden_states.swap_dims(1, 2));
         // 2. The time, as one more token in front.
         let temb = self.time_embed.forward(self.time_proj.forward(timestep));
@@ -218,7 +218,7 @@ impl<B: Backend> Transformer1DModel<B> {
         }
         // 4. Drop the time token and go back to channels.
         let hidden_states = self.proj_out.forward(hidden_states.narrow(1, 1, length)).swap_dims(1, 2);
-        ops::add(self.postprocess_conv.forward(hidden_states.clone()), hidden_states, self.width)
+        self.postprocess_conv.forward_added(hidden_states.clone(), hidden_states)
     }
 
     /// Returns the channels of a latent.
@@ -337,11 +337,10 @@ impl<B: Backend> TransformerBlock<B> {
     /// `[batch, tokens, dim]` → the same
     pub fn forward(&self, hidden_states: Tensor<B, 3>, rotary: &RotaryTable<B>) -> Tensor<B, 3> {
         let attended = self.attn.forward(self.norm1.forward(hidden_states.clone()), rotary);
-        let hidden_states = ops::add(hidden_states, attended, self.width);
-        let halves = self.ff_in.forward(self.norm2.forward(hidden_states.clone()));
+        let hidden_states = self.attn.to_out.forward_added(attended, hidden_states);
         // Upstream quirk: the second half is the gate.
-        let fed = self.ff_out.forward(ops::gate_halves(halves, self.width));
-        ops::add(hidden_states, fed, self.width)
+        let gated = self.ff_in.forward_gated(self.norm2.forward(hidden_states.clone()));
+        self.ff_out.forward_added(gated, hidden_states)
     }
 }
 
@@ -363,6 +362,7 @@ pub struct Attention<B: Backend> {
 }
 
 impl<B: Backend> Attention<B> {
+    /// Attends, without the last projection: `[batch, tokens, dim]` → `[batch, tokens, heads·head_dim]`
     fn forward(&self, hidden_states: Tensor<B, 3>, rotary: &RotaryTable<B>) -> Tensor<B, 3> {
         let [batch, tokens, _] = hidden_states.dims();
         let query = rotary.split(self.to_q.forward(hidden_states.clone()), self.heads, self.width);
@@ -370,6 +370,6 @@ impl<B: Backend> Attention<B> {
         let value = split_heads(self.to_v.forward(hidden_states), self.heads);
         let attended = ops::scaled_dot_product_attention(query, key, value, AttentionMask::Full, self.width);
         let [_, heads, _, head_dim] = attended.dims();
-        self.to_out.forward(attended.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim]))
+        attended.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim])
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use music3::{
     ControlTokens, Sampler, SongError, SongRequest, Stage,
-    autoregressive::{AutoregressiveHalf, Picker, depth_frame},
+    autoregressive::{AutoregressiveHalf, Picker, depth_cache, depth_frame},
     flow::{Flow, FlowOptions},
     rng::TorchGenerator,
     vocode::vocode,
@@ -145,12 +145,13 @@ fn depth<B: Backend>(builder: &mut Builder<'_, B>, seed: u64) -> Result<Work<'st
     let sampler = Sampler::new(TorchGenerator::new(seed), builder.configs.language_model.vocab_size);
     let mut step = 0;
     let mut picker = Picker::choose(&module, sampler, &(), &builder.device);
+    let mut cache = depth_cache(&module);
     let cost = cost::depth_frame(&config, builder.value_bytes(width));
     let call = move || {
         picker.begin(step);
         step += 1;
         let mut pick = |codebook, logits| picker.residual(codebook, logits, &mut ());
-        depth_frame(&module, last_hidden.clone(), embedding.clone(), &mut pick)?;
+        depth_frame(&module, &mut cache, last_hidden.clone(), embedding.clone(), &mut pick)?;
         let pending = picker.end();
         picker.codes(pending)?;
         Ok(Outcome::default())

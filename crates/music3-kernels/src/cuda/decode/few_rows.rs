@@ -9,7 +9,7 @@ use cubecl::{
 
 use super::{
     Norm, PLANES, elements, empty, halves,
-    linear::{self, PLANE},
+    linear::{self, Adds, PLANE},
     packed::EIGHT,
     words,
 };
@@ -140,12 +140,16 @@ pub(in super::super) fn linear_added(
     let rows = Rows::new(x)?;
     let (weight, outputs) = matrix(weight, rows.inner)?;
     let out = rows.output(outputs);
-    if let Some(residual) = &residual
-        && (residual.dtype != DType::BF16 || residual.meta.shape() != out.meta.shape())
-    {
-        return None;
-    }
-    let adds = residual.is_some();
+    let adds = match &residual {
+        None => Adds::Nothing,
+        Some(residual) if residual.dtype != DType::BF16 => return None,
+        Some(residual) if residual.meta.shape() == out.meta.shape() => Adds::Rows(rows.rows as u32),
+        // One sequence's rows, for every sequence of the batch.
+        Some(residual) if is_one_of(residual.meta.shape(), out.meta.shape()) => {
+            Adds::Rows((elements(residual) / outputs) as u32)
+        }
+        Some(_) => return None,
+    };
     let residual = residual.map_or_else(|| out.clone(), into_contiguous);
     linear::linear_added::launch::<CudaRuntime>(
         &out.client,
@@ -163,4 +167,9 @@ pub(in super::super) fn linear_added(
         unroll(rows.eights()),
     );
     Some(out)
+}
+
+/// Returns whether the first shape is the second with a single sequence.
+fn is_one_of(shape: &[usize], batch: &[usize]) -> bool {
+    shape.len() == batch.len() && shape.len() > 1 && shape[0] == 1 && shape[1..] == batch[1..]
 }

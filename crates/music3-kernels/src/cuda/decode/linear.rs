@@ -277,6 +277,24 @@ pub(super) fn normed_gated(
     }
 }
 
+/// What is added to a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Adds {
+    Nothing,
+    /// So many rows, again and again.
+    Rows(u32),
+}
+
+impl Adds {
+    /// Returns which row of what is added belongs to a row of the product, where there is one.
+    fn row(self, row: u32) -> Option<u32> {
+        match self {
+            Self::Nothing => None,
+            Self::Rows(rows) => Some(row % rows),
+        }
+    }
+}
+
 /// A product, rounded, to which `residual` is added, rounded again, where there is one.
 #[cube(launch)]
 pub(super) fn linear_added(
@@ -285,7 +303,7 @@ pub(super) fn linear_added(
     residual: &Array<bf16>,
     out: &mut Array<bf16>,
     outputs: u32,
-    #[comptime] adds: bool,
+    #[comptime] adds: Adds,
     #[comptime] rows: u32,
     #[comptime] eights: u32,
     #[comptime] planes: u32,
@@ -301,8 +319,10 @@ pub(super) fn linear_added(
             let sum = plane_sum(sums[row as usize]);
             if UNIT_POS_PLANE == 0 {
                 let place = (row * outputs + output) as usize;
-                if adds {
-                    out[place] = bf16::cast_from(rounded(sum) + f32::cast_from(residual[place]));
+                let added = comptime!(adds.row(row));
+                if comptime!(added.is_some()) {
+                    let from = (comptime!(added.unwrap_or(0)) * outputs + output) as usize;
+                    out[place] = bf16::cast_from(rounded(sum) + f32::cast_from(residual[from]));
                 } else {
                     out[place] = bf16::cast_from(sum);
                 }
