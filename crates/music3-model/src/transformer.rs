@@ -202,6 +202,22 @@ impl<B: Backend> Transformer1DModel<B> {
         timestep: Tensor<B, 1>,
         encoder_hidden_states: Tensor<B, 3>,
     ) -> Tensor<B, 3> {
+        let rotary = self.rotary(hidden_states.dims()[2] + 1, &hidden_states.device());
+        self.forward_rotated(hidden_states, timestep, encoder_hidden_states, &rotary)
+    }
+
+    /// Does what [`forward`](Self::forward) does, with the [`rotary`](Self::rotary) table of `latents + 1` tokens, which is the
+    /// same for all steps of a window.
+    ///
+    /// # Panics
+    /// If the shapes do not fit each other, the configuration or the table.
+    pub fn forward_rotated(
+        &self,
+        hidden_states: Tensor<B, 3>,
+        timestep: Tensor<B, 1>,
+        encoder_hidden_states: Tensor<B, 3>,
+        rotary: &RotaryTable<B>,
+    ) -> Tensor<B, 3> {
         let length = hidden_states.dims()[2];
         // 1. Latents, as many channels of zeros, condition.
         let zeros = hidden_states.zeros_like();
@@ -212,9 +228,8 @@ impl<B: Backend> Transformer1DModel<B> {
         let temb = self.time_embed.forward(self.time_proj.forward(timestep));
         let mut hidden_states = Tensor::cat(vec![temb.unsqueeze_dim(1), hidden_states], 1);
         // 3. Blocks.
-        let rotary = self.rotary(length + 1, &hidden_states.device());
         for block in &self.transformer_blocks {
-            hidden_states = block.forward(hidden_states, &rotary);
+            hidden_states = block.forward(hidden_states, rotary);
         }
         // 4. Drop the time token and go back to channels.
         let hidden_states = self.proj_out.forward(hidden_states.narrow(1, 1, length)).swap_dims(1, 2);

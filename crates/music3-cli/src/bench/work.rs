@@ -71,8 +71,9 @@ fn dit<B: Backend>(builder: &mut Builder<'_, B>, rows: usize, latents: usize) ->
         Tensor::<B, 1>::from_data(TensorData::from(vec![0.5_f32; rows].as_slice()), (&builder.device, DType::F32));
     let time = ops::round(time, width);
     let cost = cost::transformer(&config, rows, latents, builder.value_bytes(width));
+    let rotary = module.rotary(latents + 1, &builder.device);
     let call = move || {
-        drop(module.forward(noise.clone(), time.clone(), condition.clone()));
+        drop(module.forward_rotated(noise.clone(), time.clone(), condition.clone(), &rotary));
         Ok(Outcome::default())
     };
     let what = serde_json::json!({ "component": "dit", "call": "one forward", "rows": rows, "latents": latents });

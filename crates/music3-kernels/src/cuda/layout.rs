@@ -45,6 +45,11 @@ impl Batched {
         self.batch.iter().product()
     }
 
+    /// Returns the number of elements.
+    pub(super) fn elements(&self) -> usize {
+        self.count() * self.rows * self.columns
+    }
+
     /// Returns the elements from the first to behind the last.
     pub(super) fn extent(&self) -> usize {
         let (lines, length) = if self.column_major { (self.columns, self.rows) } else { (self.rows, self.columns) };

@@ -27,6 +27,24 @@ pub(super) struct Term {
     pub(super) begins: bool,
 }
 
+/// Rates that a data-centre GPU reaches, in operations and bytes a second. Only their proportions matter, and only for which of
+/// two exact forms is taken.
+const F32_RATE: f64 = 48e12;
+const BF16_RATE: f64 = 700e12;
+const BYTE_RATE: f64 = 3.5e12;
+
+/// Bytes moved for a value of an operand that is split: read once, three parts written, six parts read.
+const SPLIT_BYTES: f64 = 22.0;
+
+/// Bytes moved for a value of the result: written six times, read five times.
+const OUTPUT_BYTES: f64 = 44.0;
+
+impl Term {
+    fn operations(&self) -> f64 {
+        2.0 * self.out.0.elements() as f64 * self.a.0.columns as f64
+    }
+}
+
 /// What is added to a sum of products, in the output's type.
 #[derive(Default)]
 pub(super) struct Added {
@@ -58,8 +76,28 @@ impl Sum {
             (DType::BF16, _) => self.enqueue_as(Operands::Bf16),
             (_, Matmul::Strict) => self.enqueue_as(Operands::F32),
             (_, Matmul::Tf32) => self.enqueue_as(Operands::Tf32),
-            (_, Matmul::Split) => self.enqueue_split(),
+            (_, Matmul::Split) if self.is_faster_split() => self.enqueue_split(),
+            (_, Matmul::Split) => self.enqueue_as(Operands::F32),
         }
+    }
+
+    /// Returns whether six products of parts take less time than one in f32: not where operands or result are large beside the
+    /// operations, as attention's are. It depends on shapes alone, so that every run computes the same.
+    fn is_faster_split(&self) -> bool {
+        let operations: f64 = self.terms.iter().map(Term::operations).sum();
+        let written: f64 = self.terms.iter().map(|term| term.out.0.elements() as f64).sum();
+        let [lhs, rhs] = self.extents().map(|elements| elements as f64);
+        let in_f32 = operations / F32_RATE;
+        let moved = (lhs + rhs) * SPLIT_BYTES + written * OUTPUT_BYTES;
+        operations * split::PRODUCTS as f64 / BF16_RATE + moved / BYTE_RATE < in_f32
+    }
+
+    /// Returns how many values of each operand the terms reach.
+    fn extents(&self) -> [usize; 2] {
+        let extent = |part: fn(&Term) -> &Part| {
+            self.terms.iter().map(part).map(|(batched, start)| start + batched.extent()).max().unwrap_or(0)
+        };
+        [extent(|term| &term.a), extent(|term| &term.b)]
     }
 
     fn enqueue_as(self, operands: Operands) -> CudaTensor {
@@ -84,11 +122,8 @@ impl Sum {
             split::steps(&split::Parted { a, b, out: (&term.out.0, out), added, bias })
         });
         let steps = steps.collect();
-        let extent = |part: fn(&Term) -> &Part| {
-            self.terms.iter().map(part).map(|(batched, start)| start + batched.extent()).max().unwrap_or(0)
-        };
-        let [lhs, rhs] =
-            [split::parts(&self.lhs, extent(|term| &term.a)), split::parts(&self.rhs, extent(|term| &term.b))];
+        let [lhs, rhs] = self.extents();
+        let [lhs, rhs] = [split::parts(&self.lhs, lhs), split::parts(&self.rhs, rhs)];
         self.send(steps, lhs.into_iter().chain(rhs).collect())
     }
 

@@ -17,14 +17,17 @@ use super::{
 };
 
 /// Inner dimension that the tensor cores may sum over by themselves in the largest product.
-const STRETCH: usize = 512;
+const STRETCH: usize = 2048;
 
 /// Threads of a cube.
 const THREADS: u32 = 256;
 
+/// Products of parts for one of values.
+pub(super) const PRODUCTS: usize = 6;
+
 /// Which parts are multiplied, smallest products first, so that they are not lost in a large sum. The last is the
 /// largest.
-const PAIRS: [(usize, usize); 6] = [(2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)];
+const PAIRS: [(usize, usize); PRODUCTS] = [(2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)];
 
 /// Values that a unit takes apart at once.
 const FOUR: usize = 4;

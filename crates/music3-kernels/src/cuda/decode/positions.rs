@@ -19,11 +19,11 @@ use super::{
 };
 use crate::cuda::CudaTensor;
 
-/// Planes of a cube that attends, each on a tile of as many keys as it has lanes.
-const ATTENDING_PLANES: u32 = 4;
+/// Planes of a cube that attends, at most, each on a tile of as many keys as it has lanes.
+const MAX_ATTENDING_PLANES: usize = 4;
 
 /// Keys that one cube takes at least, and parts of the context at most.
-const PART_KEYS: usize = (ATTENDING_PLANES * PLANE) as usize;
+const PART_KEYS: usize = MAX_ATTENDING_PLANES * PLANE as usize;
 
 const MAX_PARTS: usize = 64;
 
@@ -139,7 +139,7 @@ pub(in super::super) fn attend_newest(
     attention::attend_newest::launch::<CudaRuntime>(
         &query.client,
         parted.cubes(),
-        CubeDim::new_2d(PLANE, ATTENDING_PLANES),
+        CubeDim::new_2d(PLANE, parted.planes()),
         halves(query),
         halves(key),
         halves(value),
@@ -273,7 +273,7 @@ pub(in super::super) fn attend(queries: CudaTensor, cache: &Cache) -> Option<Cud
     attention::attend::launch::<CudaRuntime>(
         &queries.client,
         parted.cubes(),
-        CubeDim::new_2d(PLANE, ATTENDING_PLANES),
+        CubeDim::new_2d(PLANE, parted.planes()),
         words(&queries),
         words(&cache.keys),
         words(&cache.keys),
@@ -319,6 +319,11 @@ impl Parted {
         Self { geometry: *geometry, parts, len }
     }
 
+    /// Returns the planes of a cube: no more than its part has tiles.
+    fn planes(&self) -> u32 {
+        (self.len / PLANE as usize).min(MAX_ATTENDING_PLANES) as u32
+    }
+
     fn places(&self) -> usize {
         self.geometry.batch * self.geometry.tokens * self.geometry.heads
     }
@@ -343,7 +348,7 @@ impl Parted {
             group: self.group() as u32,
             head_dim: head_dim as u32,
             tokens: tokens as u32,
-            planes: ATTENDING_PLANES,
+            planes: self.planes(),
             pairs: (head_dim as u32 / 2).div_ceil(PLANE),
             whole: self.parts == 1,
         }
