@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 use music3_nn::{
-    ComputePath, RotaryTable, Width,
+    ComputePath, Matmul, RotaryTable, Width,
     ops::{self, AttentionMask, Conv1dOptions, ConvTranspose1dOptions},
     rotary::split_heads,
 };
@@ -19,6 +19,7 @@ on_each_backend!(
     products_with_a_bias,
     gated_products,
     attention_over_sequences,
+    attention_in_parts,
     convolutions,
     transposed_convolutions,
 );
@@ -120,6 +121,29 @@ fn gated_products<B: Backend>(device: &B::Device) {
     }
 }
 
+/// f32 attention in tiles, against torch's form with f32 products.
+fn attention_in_parts<B: Backend>(device: &B::Device) {
+    for (queries, keys, heads, head_dim) in [(70, 70, 4, 64), (201, 201, 3, 16), (3, 690, 2, 32)] {
+        let query = values::<B, 4>([2, heads, queries, head_dim], 13, Width::F32, device);
+        let key = values([2, heads, keys, head_dim], 14, Width::F32, device);
+        let value = values([2, heads, keys, head_dim], 15, Width::F32, device);
+        let attend = || {
+            let (query, key, value) = (query.clone(), key.clone(), value.clone());
+            host(ops::scaled_dot_product_attention(query, key, value, AttentionMask::Full, Width::F32))
+        };
+        let wanted = ComputePath::Plain.scope(attend);
+        for (matmul, allowed) in [(Matmul::Strict, 2e-5), (Matmul::Split, 2e-5), (Matmul::Tf32, 1e-3)] {
+            let found = matmul.scope(attend);
+            let rms = (wanted.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / wanted.len() as f64).sqrt();
+            let apart = found.iter().zip(&wanted).map(|(a, b)| f64::from((a - b).abs()) / rms);
+            let worst = apart.fold(0.0, f64::max);
+            println!("attention {queries}×{keys} of {head_dim}, {matmul}: worst {worst:.2e} of rms");
+            // Written so that a NaN fails.
+            assert!(worst <= allowed, "{queries}×{keys} of {head_dim}, {matmul}: {worst:.2e}, {allowed:.0e} may");
+        }
+    }
+}
+
 fn convolutions<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
         // Channels, length, taps, dilation: whole vectors and not, shorter than the kernel reaches, one position.
@@ -169,7 +193,9 @@ fn transposed_convolutions<B: Backend>(device: &B::Device) {
 
 fn attention_over_sequences<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
-        for (queries, keys, heads, kv_heads, head_dim) in [(70, 70, 4, 4, 64), (9, 30, 6, 2, 10), (1, 5, 2, 1, 8)] {
+        for (queries, keys, heads, kv_heads, head_dim) in
+            [(70, 70, 4, 4, 64), (201, 201, 3, 3, 16), (5, 130, 2, 2, 48), (9, 30, 6, 2, 10), (1, 5, 2, 1, 8)]
+        {
             let query = values::<B, 4>([2, heads, queries, head_dim], 13, width, device);
             let key = values([2, kv_heads, keys, head_dim], 14, width, device);
             let value = values([2, kv_heads, keys, head_dim], 15, width, device);

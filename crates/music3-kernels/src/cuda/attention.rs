@@ -6,7 +6,9 @@ use burn::tensor::DType;
 use super::{
     CudaTensor, converted, decode, empty, lt,
     product::{Added, multiply, transposed},
+    split,
 };
+use crate::Matmul;
 
 /// Scores held at once.
 const MAX_SCORES: usize = 1 << 26;
@@ -29,8 +31,16 @@ pub(super) fn attend(query: CudaTensor, key: CudaTensor, value: CudaTensor, scal
     if !fits {
         return None;
     }
-    if let Some(attended) = decode::attend_in_tiles(&query, &key, &value, scale) {
-        return Some(attended);
+    if decode::can_attend_in_tiles(head_dim)
+        && let Some(count) = parts(query.dtype)
+    {
+        let operands = [&query, &key, &value].map(|tensor| match count {
+            1 => vec![tensor.clone()],
+            count => split::parts(tensor, decode::reach(tensor))[..count].to_vec(),
+        });
+        if let Some(attended) = decode::attend_in_tiles(operands.each_ref().map(Vec::as_slice), scale) {
+            return Some(attended);
+        }
     }
     if batch * heads * queries * row > MAX_SCORES || !lt::is_available() {
         return None;
@@ -45,4 +55,15 @@ pub(super) fn attend(query: CudaTensor, key: CudaTensor, value: CudaTensor, scal
     let value = if dtype == DType::F32 { value } else { converted(value, DType::F32) };
     multiply(of_keys, value, DType::F32, Added::default(), Some(decode::headed(out.clone(), heads)))?;
     Some(decode::headed(converted(out, dtype), heads))
+}
+
+/// Returns in how many bf16 parts an operand is multiplied: f32 in more than its mode asks for, because two parts are more exact
+/// than TF32, and in none where f32 is multiplied as f32.
+fn parts(dtype: DType) -> Option<usize> {
+    match (dtype, Matmul::current()) {
+        (DType::BF16, _) => Some(1),
+        (_, Matmul::Tf32) => Some(2),
+        (_, Matmul::Split) => Some(3),
+        (_, Matmul::Strict) => None,
+    }
 }

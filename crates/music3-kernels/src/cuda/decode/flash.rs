@@ -1,8 +1,9 @@
-//! Attention over whole sequences in bf16 without a matrix of scores: tensor cores multiply, and each plane keeps a running
-//! maximum, sum and weighted sum of its queries in registers, as FlashAttention does.
+//! Attention over whole sequences without a matrix of scores: tensor cores multiply, and each plane keeps a running maximum, sum
+//! and weighted sum of its queries in registers, as FlashAttention does.
 //!
-//! Scores, weights and sums are f32. The weights meet the values as two bf16 parts each, which together are exact to 2⁻¹⁶, so
-//! that the result rounds once, at its end, as torch's MATH kernel does.
+//! Scores, weights and sums are f32. bf16 operands are multiplied as they are; the weights meet the values as two bf16 parts,
+//! which together are exact to 2⁻¹⁶, so that the result rounds once, at its end, as torch's MATH kernel does. f32 operands come in
+//! two or three parts, of whose products those of the lowest orders are added up, the smallest first.
 
 use burn_cubecl::cubecl::{self, cmma::MmaDefinition, prelude::*};
 use half::bf16;
@@ -14,9 +15,6 @@ use super::{
 
 /// Queries of a plane: the rows of one tile of the tensor cores.
 pub(super) const QUERIES: u32 = 16;
-
-/// Keys that a cube reads at once.
-pub(super) const KEYS: u32 = 64;
 
 /// Rows of a tile's other side.
 const COLUMNS: u32 = 8;
@@ -35,6 +33,29 @@ type Sums = Vector<f32, Const<2>>;
 pub(super) struct Flash {
     pub(super) head_dim: u32,
     pub(super) planes: u32,
+    /// bf16 parts of an operand: one where operands are bf16, and so is the result.
+    pub(super) parts: u32,
+    /// Keys that a cube reads at once.
+    pub(super) keys: u32,
+}
+
+impl Flash {
+    /// Parts of a weight.
+    fn weight_parts(self) -> usize {
+        self.parts.max(2) as usize
+    }
+
+    /// Words of a staged row of keys, and of all of them.
+    fn key_words(self) -> [u32; 2] {
+        let row = self.head_dim / 2 + PADDING;
+        [row, row * self.keys]
+    }
+
+    /// Words of a staged row of values, one dimension, and of all of them.
+    fn value_words(self) -> [u32; 2] {
+        let row = self.keys / 2 + PADDING;
+        [row, row * self.head_dim]
+    }
 }
 
 /// How far rows are apart, in values.
@@ -48,12 +69,22 @@ pub(super) struct Strides {
 /// A lane holds parts of two of its plane's queries: row `lane / 4` and the one eight further on, and of each the columns
 /// `2·(lane % 4)` and the next of every eight. That is how the tensor cores' `m16n8k16` lays out its accumulators, and, two tiles
 /// side by side, its first operand.
+///
+/// Operands come part by part; those that are not there are not read. The result goes to `out` in bf16, or, where operands have
+/// several parts, to `wide_out` in f32.
 #[cube(launch)]
 pub(super) fn flash_attention(
     query: &Array<u32>,
+    second_query: &Array<u32>,
+    third_query: &Array<u32>,
     key: &Array<Eight>,
+    second_key: &Array<Eight>,
+    third_key: &Array<Eight>,
     value: &Array<Eight>,
+    second_value: &Array<Eight>,
+    third_value: &Array<Eight>,
     out: &mut Array<u32>,
+    wide_out: &mut Array<Sums>,
     query_strides: Strides,
     key_strides: Strides,
     value_strides: Strides,
@@ -64,20 +95,13 @@ pub(super) fn flash_attention(
     scale: f32,
     #[comptime] flash: Flash,
 ) {
-    let steps = comptime!((flash.head_dim / 16) as usize);
-    let key_tiles = comptime!((KEYS / COLUMNS) as usize);
+    let parts = comptime!(flash.parts as usize);
     let value_tiles = comptime!((flash.head_dim / COLUMNS) as usize);
-    let key_row = comptime!(flash.head_dim / 2 + PADDING);
-    let value_row = comptime!(KEYS / 2 + PADDING);
-    let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
-
-    let lane = UNIT_POS_X;
-    let group = lane / 4;
-    let place = lane % 4;
+    let group = UNIT_POS_X / 4;
+    let place = UNIT_POS_X % 4;
     let head = CUBE_POS_Y % heads;
     let batch = CUBE_POS_Y / heads;
-    let top = (CUBE_POS_X * comptime!(flash.planes) + UNIT_POS_Y) * QUERIES;
-    let low = top + group;
+    let low = (CUBE_POS_X * comptime!(flash.planes) + UNIT_POS_Y) * QUERIES + group;
     let high = low + 8;
 
     // 1. Queries, for all steps over the head.
@@ -85,59 +109,52 @@ pub(super) fn flash_attention(
     let low_row = (query_start + min(low, queries - 1) * query_strides.token) / 2 + place;
     let high_row = (query_start + min(high, queries - 1) * query_strides.token) / 2 + place;
     let mut query_tiles = Sequence::<Array<Pair>>::new();
-    #[unroll]
-    for step in 0..steps {
-        let column = comptime!(step as u32 * 8);
-        let mut tile = Array::<Pair>::new(4usize);
-        tile[0] = Pair::reinterpret(query[(low_row + column) as usize]);
-        tile[1] = Pair::reinterpret(query[(high_row + column) as usize]);
-        tile[2] = Pair::reinterpret(query[(low_row + column + 4) as usize]);
-        tile[3] = Pair::reinterpret(query[(high_row + column + 4) as usize]);
-        query_tiles.push(tile);
+    load_queries(query, &mut query_tiles, low_row, high_row, flash);
+    if comptime!(parts > 1) {
+        load_queries(second_query, &mut query_tiles, low_row, high_row, flash);
+    }
+    if comptime!(parts > 2) {
+        load_queries(third_query, &mut query_tiles, low_row, high_row, flash);
     }
 
     let mut outputs = Sequence::<Array<Sums>>::new();
     #[unroll]
     for _ in 0..value_tiles {
-        let mut sums = Array::<Sums>::new(2usize);
-        sums[0] = Sums::new(0.0f32);
-        sums[1] = Sums::new(0.0f32);
-        outputs.push(sums);
+        outputs.push(no_sums());
     }
     let mut low_highest = f32::new(LOWEST);
     let mut high_highest = f32::new(LOWEST);
     let mut low_total = 0.0f32;
     let mut high_total = 0.0f32;
 
-    let mut staged_keys = SharedMemory::<u32>::new(comptime!((KEYS * key_row) as usize));
-    let mut staged_values = SharedMemory::<u32>::new(comptime!((flash.head_dim * value_row) as usize));
+    let mut staged_keys = SharedMemory::<u32>::new(comptime!((flash.key_words()[1] * flash.parts) as usize));
+    let mut staged_values = SharedMemory::<u32>::new(comptime!((flash.value_words()[1] * flash.parts) as usize));
     let key_start = batch * key_strides.batch + head * key_strides.head;
     let value_start = batch * value_strides.batch + head * value_strides.head;
 
-    for first_key in range_stepped(0u32, keys, KEYS) {
+    for first_key in range_stepped(0u32, keys, comptime!(flash.keys)) {
         sync_cube();
-        stage_keys(key, &mut staged_keys, key_start, key_strides.token, first_key, keys, flash);
-        stage_values(value, &mut staged_values, value_start, value_strides.token, first_key, keys, flash);
+        let key_rows = Rows { start: key_start, stride: key_strides.token, first: first_key, last: keys - 1 };
+        let value_rows = Rows { start: value_start, stride: value_strides.token, first: first_key, last: keys - 1 };
+        stage_keys(key, &mut staged_keys, &key_rows, 0u32, flash);
+        stage_values(value, &mut staged_values, &value_rows, 0u32, flash);
+        if comptime!(parts > 1) {
+            stage_keys(second_key, &mut staged_keys, &key_rows, 1u32, flash);
+            stage_values(second_value, &mut staged_values, &value_rows, 1u32, flash);
+        }
+        if comptime!(parts > 2) {
+            stage_keys(third_key, &mut staged_keys, &key_rows, 2u32, flash);
+            stage_values(third_value, &mut staged_values, &value_rows, 2u32, flash);
+        }
         sync_cube();
 
-        // 2. Scores of 16 queries and 64 keys.
+        // 2. Scores of 16 queries.
         let mut scores = Sequence::<Array<Sums>>::new();
         let mut low_best = low_highest;
         let mut high_best = high_highest;
         #[unroll]
-        for tile in 0..key_tiles {
-            let mut sums = Array::<Sums>::new(2usize);
-            sums[0] = Sums::new(0.0f32);
-            sums[1] = Sums::new(0.0f32);
-            let row = (comptime!(tile as u32 * COLUMNS) + group) * key_row + place;
-            #[unroll]
-            for step in 0..steps {
-                let column = comptime!(step as u32 * 8);
-                let mut keys_tile = Array::<Pair>::new(2usize);
-                keys_tile[0] = Pair::reinterpret(staged_keys[(row + column) as usize]);
-                keys_tile[1] = Pair::reinterpret(staged_keys[(row + column + 4) as usize]);
-                definition.execute_inplace(query_tiles.index(step), &keys_tile, &mut sums);
-            }
+        for tile in 0..comptime!((flash.keys / COLUMNS) as usize) {
+            let mut sums = tile_scores(&query_tiles, &staged_keys, tile, flash);
             let column = first_key + comptime!(tile as u32 * COLUMNS) + 2 * place;
             let mut low_pair = sums[0] * Sums::new(scale);
             let mut high_pair = sums[1] * Sums::new(scale);
@@ -173,9 +190,12 @@ pub(super) fn flash_attention(
 
         // 4. Weighted values, 16 keys at a time: two tiles of scores are one first operand.
         #[unroll]
-        for step in 0..comptime!((KEYS / 16) as usize) {
-            let mut high_parts = Array::<Pair>::new(4usize);
-            let mut low_parts = Array::<Pair>::new(4usize);
+        for step in 0..comptime!((flash.keys / 16) as usize) {
+            let mut weights = Sequence::<Array<Pair>>::new();
+            #[unroll]
+            for _ in 0..comptime!(flash.weight_parts()) {
+                weights.push(Array::<Pair>::new(4usize));
+            }
             #[unroll]
             for side in 0..2usize {
                 let pairs = scores.index(comptime!(2 * step + side));
@@ -183,20 +203,12 @@ pub(super) fn flash_attention(
                 let high_pair = Sums::exp(pairs[1] - Sums::new(high_best));
                 low_total += low_pair[0] + low_pair[1];
                 high_total += high_pair[0] + high_pair[1];
-                high_parts[comptime!(2 * side)] = Pair::reinterpret(coarse(low_pair));
-                high_parts[comptime!(2 * side + 1)] = Pair::reinterpret(coarse(high_pair));
-                low_parts[comptime!(2 * side)] = Pair::reinterpret(fine(low_pair));
-                low_parts[comptime!(2 * side + 1)] = Pair::reinterpret(fine(high_pair));
+                take_apart(low_pair, &mut weights, comptime!(2 * side), flash);
+                take_apart(high_pair, &mut weights, comptime!(2 * side + 1), flash);
             }
             #[unroll]
             for tile in 0..value_tiles {
-                let row = (comptime!(tile as u32 * COLUMNS) + group) * value_row + place + comptime!(step as u32 * 8);
-                let mut values_tile = Array::<Pair>::new(2usize);
-                values_tile[0] = Pair::reinterpret(staged_values[row as usize]);
-                values_tile[1] = Pair::reinterpret(staged_values[(row + 4) as usize]);
-                let sums = outputs.index_mut(tile);
-                definition.execute_inplace(&low_parts, &values_tile, sums);
-                definition.execute_inplace(&high_parts, &values_tile, sums);
+                add_values(&weights, &staged_values, outputs.index_mut(tile), step, tile, flash);
             }
         }
     }
@@ -211,12 +223,145 @@ pub(super) fn flash_attention(
         let column = comptime!(tile as u32 * COLUMNS / 2) + place;
         let low_pair = sums[0] / Sums::new(low_total);
         let high_pair = sums[1] / Sums::new(high_total);
+        let low_place = ((out_start + low * out_strides.token) / 2 + column) as usize;
+        let high_place = ((out_start + high * out_strides.token) / 2 + column) as usize;
         if low < queries {
-            out[((out_start + low * out_strides.token) / 2 + column) as usize] = coarse(low_pair);
+            if comptime!(parts > 1) {
+                wide_out[low_place] = low_pair;
+            } else {
+                out[low_place] = coarse(low_pair);
+            }
         }
         if high < queries {
-            out[((out_start + high * out_strides.token) / 2 + column) as usize] = coarse(high_pair);
+            if comptime!(parts > 1) {
+                wide_out[high_place] = high_pair;
+            } else {
+                out[high_place] = coarse(high_pair);
+            }
         }
+    }
+}
+
+/// Adds one part of a plane's queries to the tiles.
+#[cube]
+fn load_queries(
+    query: &Array<u32>,
+    tiles: &mut Sequence<Array<Pair>>,
+    low_row: u32,
+    high_row: u32,
+    #[comptime] flash: Flash,
+) {
+    #[unroll]
+    for step in 0..comptime!((flash.head_dim / 16) as usize) {
+        let column = comptime!(step as u32 * 8);
+        let mut tile = Array::<Pair>::new(4usize);
+        tile[0] = Pair::reinterpret(query[(low_row + column) as usize]);
+        tile[1] = Pair::reinterpret(query[(high_row + column) as usize]);
+        tile[2] = Pair::reinterpret(query[(low_row + column + 4) as usize]);
+        tile[3] = Pair::reinterpret(query[(high_row + column + 4) as usize]);
+        tiles.push(tile);
+    }
+}
+
+#[cube]
+fn no_sums() -> Array<Sums> {
+    let mut sums = Array::<Sums>::new(2usize);
+    sums[0] = Sums::new(0.0f32);
+    sums[1] = Sums::new(0.0f32);
+    sums
+}
+
+/// The products of the queries with eight keys: pairs of parts whose orders add up to less than the number of parts.
+#[cube]
+fn tile_scores(
+    query_tiles: &Sequence<Array<Pair>>,
+    staged: &SharedMemory<u32>,
+    #[comptime] tile: usize,
+    #[comptime] flash: Flash,
+) -> Array<Sums> {
+    let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
+    let steps = comptime!((flash.head_dim / 16) as usize);
+    let parts = comptime!(flash.parts as usize);
+    let row = (comptime!(tile as u32 * COLUMNS) + UNIT_POS_X / 4) * comptime!(flash.key_words()[0]) + UNIT_POS_X % 4;
+    let mut sums = no_sums();
+    #[unroll]
+    for turn in 0..parts {
+        let order = comptime!(parts - 1 - turn);
+        #[unroll]
+        for of_query in 0..comptime!(order + 1) {
+            let of_keys = comptime!((order - of_query) as u32 * flash.key_words()[1]);
+            #[unroll]
+            for step in 0..steps {
+                let word = row + comptime!(of_keys + step as u32 * 8);
+                let mut keys = Array::<Pair>::new(2usize);
+                keys[0] = Pair::reinterpret(staged[word as usize]);
+                keys[1] = Pair::reinterpret(staged[(word + 4) as usize]);
+                definition.execute_inplace(query_tiles.index(comptime!(of_query * steps + step)), &keys, &mut sums);
+            }
+        }
+    }
+    sums
+}
+
+/// Adds the products of the weights of 16 keys with eight dimensions of their values.
+#[cube]
+fn add_values(
+    weights: &Sequence<Array<Pair>>,
+    staged: &SharedMemory<u32>,
+    outputs: &mut Array<Sums>,
+    #[comptime] step: usize,
+    #[comptime] tile: usize,
+    #[comptime] flash: Flash,
+) {
+    let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
+    let parts = comptime!(flash.parts as usize);
+    let weight_parts = comptime!(flash.weight_parts());
+    let row = (comptime!(tile as u32 * COLUMNS) + UNIT_POS_X / 4) * comptime!(flash.value_words()[0])
+        + UNIT_POS_X % 4
+        + comptime!(step as u32 * 8);
+    // The tensor cores' own sums lose low bits as they grow: where that counts, these are added in f32.
+    let mut sums = no_sums();
+    #[unroll]
+    for turn in 0..weight_parts {
+        let order = comptime!(weight_parts - 1 - turn);
+        #[unroll]
+        for of_weight in 0..comptime!(order + 1) {
+            if comptime!(order - of_weight < parts) {
+                let word = row + comptime!((order - of_weight) as u32 * flash.value_words()[1]);
+                let mut values = Array::<Pair>::new(2usize);
+                values[0] = Pair::reinterpret(staged[word as usize]);
+                values[1] = Pair::reinterpret(staged[(word + 4) as usize]);
+                if comptime!(parts > 1) {
+                    definition.execute_inplace(weights.index(of_weight), &values, &mut sums);
+                } else {
+                    definition.execute_inplace(weights.index(of_weight), &values, outputs);
+                }
+            }
+        }
+    }
+    if comptime!(parts > 1) {
+        outputs[0] = outputs[0] + sums[0];
+        outputs[1] = outputs[1] + sums[1];
+    }
+}
+
+/// Writes two weights, part by part, to a register of each part's tile.
+#[cube]
+fn take_apart(
+    values: Sums,
+    weights: &mut Sequence<Array<Pair>>,
+    #[comptime] register: usize,
+    #[comptime] flash: Flash,
+) {
+    let mut rest = values;
+    #[unroll]
+    for part in 0..comptime!(flash.weight_parts()) {
+        let tile = weights.index_mut(part);
+        let words = coarse(rest);
+        tile[register] = Pair::reinterpret(words);
+        let mut left = Sums::new(rest[0] - first(words));
+        left[1] = rest[1] - second(words);
+        rest = left;
     }
 }
 
@@ -227,12 +372,6 @@ const LOWEST: f32 = -1e30;
 #[cube]
 fn coarse(values: Sums) -> u32 {
     pair(rounded(values[0]), rounded(values[1]))
-}
-
-/// What rounding leaves of two values, rounded.
-#[cube]
-fn fine(values: Sums) -> u32 {
-    pair(rounded(values[0] - rounded(values[0])), rounded(values[1] - rounded(values[1])))
 }
 
 #[cube]
@@ -247,59 +386,73 @@ fn sum_of_four(value: f32) -> f32 {
     value + plane_shuffle_xor(value, 2)
 }
 
-/// Copies rows of keys, a row after another. Past the last the last is copied again; its scores are left out.
+/// Rows of a head, the last of which is copied again past the end; what comes of it is left out.
+#[derive(CubeType)]
+struct Rows {
+    /// Values before the head's first row, and from one row to the next.
+    start: u32,
+    stride: u32,
+    /// The first row that is copied, and the last there is.
+    first: u32,
+    last: u32,
+}
+
+#[cube]
+impl Rows {
+    /// The eights before column 0 of a row.
+    fn eights_before(&self, row: u32) -> u32 {
+        (self.start + min(self.first + row, self.last) * self.stride) / 8
+    }
+}
+
+/// Copies one part of keys, a row after another.
 #[cube]
 fn stage_keys(
     key: &Array<Eight>,
     staged: &mut SharedMemory<u32>,
-    start: u32,
-    stride: u32,
-    first_key: u32,
-    keys: u32,
+    rows: &Rows,
+    #[comptime] part: u32,
     #[comptime] flash: Flash,
 ) {
     let eights = comptime!(flash.head_dim / 8);
-    let row_words = comptime!(flash.head_dim / 2 + PADDING);
+    let before = comptime!(part * flash.key_words()[1]);
     let unit = UNIT_POS_Y * PLANE + UNIT_POS_X;
-    for index in range_stepped(unit, comptime!(KEYS * eights), comptime!(flash.planes * PLANE)) {
+    for index in range_stepped(unit, comptime!(flash.keys * eights), comptime!(flash.planes * PLANE)) {
         let row = index / eights;
         let column = index % eights;
-        let source = (start + min(first_key + row, keys - 1) * stride) / 8 + column;
-        let loaded = key[source as usize];
-        let target = row * row_words + column * 4;
+        let loaded = key[(rows.eights_before(row) + column) as usize];
+        let target = before + row * comptime!(flash.key_words()[0]) + column * 4;
         #[unroll]
-        for part in 0..4u32 {
-            staged[(target + part) as usize] = loaded[part as usize];
+        for word in 0..4u32 {
+            staged[(target + word) as usize] = loaded[word as usize];
         }
     }
 }
 
-/// Copies rows of values so that a row holds one dimension of all keys: two neighbouring keys are a pair.
+/// Copies one part of values so that a row holds one dimension of all keys: two neighbouring keys are a pair.
 #[cube]
 fn stage_values(
     value: &Array<Eight>,
     staged: &mut SharedMemory<u32>,
-    start: u32,
-    stride: u32,
-    first_key: u32,
-    keys: u32,
+    rows: &Rows,
+    #[comptime] part: u32,
     #[comptime] flash: Flash,
 ) {
     let eights = comptime!(flash.head_dim / 8);
-    let pairs = comptime!(KEYS / 2);
-    let row_words = comptime!(KEYS / 2 + PADDING);
+    let pairs = comptime!(flash.keys / 2);
+    let row_words = comptime!(flash.value_words()[0]);
+    let before = comptime!(part * flash.value_words()[1]);
     let unit = UNIT_POS_Y * PLANE + UNIT_POS_X;
     for index in range_stepped(unit, comptime!(pairs * eights), comptime!(flash.planes * PLANE)) {
         // Lanes take neighbouring pairs of keys, so that they write to different banks.
         let keys_pair = index % pairs;
         let column = index / pairs;
-        let even = first_key + 2 * keys_pair;
-        let left = value[((start + min(even, keys - 1) * stride) / 8 + column) as usize];
-        let right = value[((start + min(even + 1, keys - 1) * stride) / 8 + column) as usize];
+        let left = value[(rows.eights_before(2 * keys_pair) + column) as usize];
+        let right = value[(rows.eights_before(2 * keys_pair + 1) + column) as usize];
         #[unroll]
-        for part in 0..4u32 {
-            let (a, b) = (left[part as usize], right[part as usize]);
-            let target = (column * 8 + 2 * part) * row_words + keys_pair;
+        for word in 0..4u32 {
+            let (a, b) = (left[word as usize], right[word as usize]);
+            let target = before + (column * 8 + 2 * word) * row_words + keys_pair;
             staged[target as usize] = pair(first(a), first(b));
             staged[(target + row_words) as usize] = pair(second(a), second(b));
         }

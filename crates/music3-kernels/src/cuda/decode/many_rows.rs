@@ -212,56 +212,72 @@ pub(in super::super) fn headed(mut x: CudaTensor, heads: usize) -> CudaTensor {
     x
 }
 
-/// Attention of bf16 queries over all keys without a matrix of scores; `[batch, heads, tokens, head_dim]` each, and the result
-/// as a view of rows `[batch, queries, heads·head_dim]`. `None` where heads do not divide into tiles.
-pub(in super::super) fn attend_in_tiles(
-    query: &CudaTensor,
-    key: &CudaTensor,
-    value: &CudaTensor,
-    scale: f32,
-) -> Option<CudaTensor> {
-    let [batch, heads, queries, head_dim] = *query.meta.shape().as_slice() else { return None };
-    let [_, _, keys, _] = *key.meta.shape().as_slice() else { return None };
-    let inputs = [query, key, value];
-    let in_eights = |tensor: &CudaTensor| {
-        let [.., last] = tensor.meta.strides()[..] else { return false };
-        last == 1 && tensor.meta.strides()[..3].iter().all(|stride| stride.is_multiple_of(EIGHT))
-    };
-    let [query_len, key_len, value_len] = inputs.map(reach);
-    let fits = inputs.iter().all(|tensor| tensor.dtype == DType::BF16 && in_eights(tensor))
-        && head_dim.is_multiple_of(QUERIES as usize)
-        && head_dim <= MAX_TILED_HEAD
+/// Attention over all keys without a matrix of scores; operands `[batch, heads, tokens, head_dim]` in one bf16 part each or
+/// several, of equal strides. The result is a view of rows `[batch, queries, heads·head_dim]`, in bf16 or, of several parts, in
+/// f32. `None` where heads do not divide into tiles.
+pub(in super::super) fn attend_in_tiles([query, key, value]: [&[CudaTensor]; 3], scale: f32) -> Option<CudaTensor> {
+    let [batch, heads, queries, head_dim] = *query.first()?.meta.shape().as_slice() else { return None };
+    let [_, _, keys, _] = *key.first()?.meta.shape().as_slice() else { return None };
+    let lens = [query, key, value].map(|parts| reach(&parts[0]));
+    let fits = can_attend_in_tiles(head_dim)
+        && [query, key, value]
+            .iter()
+            .all(|parts| parts.iter().all(|part| part.dtype == DType::BF16 && in_eights(part)))
         && (1..=MAX_SECOND).contains(&(batch * heads))
         && queries > 0
-        && [query_len, key_len, value_len].iter().all(|len| u32::try_from(*len).is_ok());
+        && keys > 0
+        && lens.iter().all(|len| u32::try_from(*len).is_ok());
     if !fits {
         return None;
     }
-    let out = headed(empty(query, vec![batch, queries, heads * head_dim], DType::BF16), heads);
+    let parts = query.len();
+    let dtype = if parts == 1 { DType::BF16 } else { DType::F32 };
+    let out = headed(empty(&query[0], vec![batch, queries, heads * head_dim], dtype), heads);
+    // A part that is not there is not read.
+    let part = |tensors: &[CudaTensor], index: usize, len: usize| array(&tensors[index.min(parts - 1)].handle, len / 2);
     let planes = TILED_PLANES;
     flash::flash_attention::launch::<CudaRuntime>(
         &out.client,
         CubeCount::new_2d((queries as u32).div_ceil(planes * QUERIES), (batch * heads) as u32),
         CubeDim::new_2d(PLANE, planes),
-        array(&query.handle, query_len / 2),
-        array(&key.handle, key_len / 2),
-        array(&value.handle, value_len / 2),
-        words(&out),
-        strides(query),
-        strides(key),
-        strides(value),
+        part(query, 0, lens[0]),
+        part(query, 1, lens[0]),
+        part(query, 2, lens[0]),
+        part(key, 0, lens[1]),
+        part(key, 1, lens[1]),
+        part(key, 2, lens[1]),
+        part(value, 0, lens[2]),
+        part(value, 1, lens[2]),
+        part(value, 2, lens[2]),
+        array(&out.handle, elements(&out) * dtype.size() / size_of::<u32>()),
+        array(&out.handle, elements(&out) * dtype.size() / size_of::<f32>()),
+        strides(&query[0]),
+        strides(&key[0]),
+        strides(&value[0]),
         strides(&out),
         heads as u32,
         queries as u32,
         keys as u32,
         scale,
-        Flash { head_dim: head_dim as u32, planes },
+        // What is staged of three parts would not fit with as many keys.
+        Flash { head_dim: head_dim as u32, planes, parts: parts as u32, keys: if parts > 2 { 32 } else { 64 } },
     );
     Some(out)
 }
 
+/// Returns whether heads of so many values divide into tiles.
+pub(in super::super) fn can_attend_in_tiles(head_dim: usize) -> bool {
+    (1..=MAX_TILED_HEAD).contains(&head_dim) && head_dim.is_multiple_of(QUERIES as usize)
+}
+
+/// Returns whether rows begin at eights and are contiguous.
+fn in_eights(tensor: &CudaTensor) -> bool {
+    let [.., last] = tensor.meta.strides()[..] else { return false };
+    last == 1 && tensor.meta.strides()[..3].iter().all(|stride| stride.is_multiple_of(EIGHT))
+}
+
 /// Returns the values from the first to behind the last, rounded up to eight.
-fn reach(tensor: &CudaTensor) -> usize {
+pub(in super::super) fn reach(tensor: &CudaTensor) -> usize {
     let steps = tensor.meta.shape().iter().zip(tensor.meta.strides().iter());
     (steps.map(|(size, stride)| (size - 1) * stride).sum::<usize>() + 1).next_multiple_of(EIGHT)
 }
@@ -274,8 +290,8 @@ fn strides(tensor: &CudaTensor) -> StridesLaunch<CudaRuntime> {
 /// Planes of a cube that attends in tiles.
 const TILED_PLANES: u32 = 4;
 
-/// Values of a head whose sums fit a plane's registers.
-const MAX_TILED_HEAD: usize = 128;
+/// Values of a head whose sums fit a plane's registers, and which fit beside each other into a cube's memory.
+const MAX_TILED_HEAD: usize = 64;
 
 /// Softmax of `scale · x` over the first `keys` of each row of `scores`, in place; `None` for rows too long for a plane.
 pub(in super::super) fn softmax_in_place(scores: &CudaTensor, scale: f32, keys: usize) -> Option<()> {

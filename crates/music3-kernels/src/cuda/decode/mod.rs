@@ -25,8 +25,8 @@ pub(super) use self::{
     drawing::draw,
     few_rows::{gated, linear_added},
     many_rows::{
-        attend_in_tiles, can_finish, can_gate, finished, gate_halves, headed, joined, layer_norm, normalise,
-        rotate_heads, snake, softmax, softmax_in_place,
+        attend_in_tiles, can_attend_in_tiles, can_finish, can_gate, finished, gate_halves, headed, joined, layer_norm,
+        normalise, reach, rotate_heads, snake, softmax, softmax_in_place,
     },
     pointwise::Joint,
     positions::{Cache, Preparation, attend, attend_newest, read_positions, store_positions},
