@@ -10,12 +10,13 @@ use crate::{
     component::Component,
     config::Words,
     error::WeightsError,
+    layout::Layout,
     mapping::Operation,
     nearest::nearest,
     parameters::parameters,
     problem::Problem,
     rows::{Expanded, Stored, Wanted, expand, part_row},
-    source::{TensorEntry, TensorSource},
+    source::{TensorEntry, TensorSource, TensorView},
 };
 
 /// How every parameter of a component, or of a part of one, is made.
@@ -36,8 +37,36 @@ pub struct PlanRow {
     pub stored: Vec<String>,
     /// The parameter's shape.
     pub shape: Vec<usize>,
-    /// The bytes of the stored tensors.
+    /// The bytes of the stored tensors that are read.
     pub bytes: u64,
+}
+
+impl PlanRow {
+    /// The stored values that make the parameter, in the order the operation takes them; of a tensor that several
+    /// parameters share, this one's part.
+    ///
+    /// # Errors
+    /// When the source has no such tensor.
+    pub fn views<'a>(&'a self, source: &'a dyn TensorSource) -> Result<Vec<TensorView<'a>>, WeightsError> {
+        match self.operation {
+            Operation::FoldWeightNorm => self.stored.iter().map(|name| source.tensor(name)).collect(),
+            Operation::Identity | Operation::Split { .. } => Ok(vec![self.view(source)?]),
+        }
+    }
+
+    /// The stored values of a parameter that is one tensor, or a part of one.
+    pub(crate) fn view<'a>(&'a self, source: &'a dyn TensorSource) -> Result<TensorView<'a>, WeightsError> {
+        let name = self.stored.first().expect("every operation takes at least one tensor");
+        let whole = source.tensor(name)?;
+        let (part, parts) = match self.operation {
+            Operation::Split { part, parts } => (part, parts),
+            Operation::Identity | Operation::FoldWeightNorm => (0, 1),
+        };
+        let bytes = whole.data.len() / parts;
+        let data = &whole.data[part * bytes..(part + 1) * bytes];
+        let entry = TensorEntry { shape: &self.shape, bytes: bytes as u64, ..whole.entry };
+        Ok(TensorView { entry, data })
+    }
 }
 
 impl Plan {
@@ -47,7 +76,20 @@ impl Plan {
     /// With everything that is wrong: config values that the model does not support, and tensors that are missing,
     /// unused, given twice, or of another shape or dtype.
     pub fn new(component: Component, config: &Value, source: &dyn TensorSource) -> Result<Self, WeightsError> {
-        let expanded = Words::read(component, config).and_then(|words| expand(component, &words));
+        Self::of_layout(component, Layout::Diffusers, config, source)
+    }
+
+    /// Plans a whole component whose tensors are stored as `layout` names them. The config is that of upstream's class.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn of_layout(
+        component: Component,
+        layout: Layout,
+        config: &Value,
+        source: &dyn TensorSource,
+    ) -> Result<Self, WeightsError> {
+        let expanded = Words::read(component, layout, config).and_then(|words| expand(component, &words));
         match expanded {
             Ok(expanded) => Self::checked(component, expanded, source),
             Err(problems) => Err(WeightsError::from_problems(problems)),
@@ -132,7 +174,11 @@ impl<'a> Check<'a> {
 
     fn row(&mut self, wanted: &Wanted) -> PlanRow {
         let stored = wanted.stored();
-        let bytes = stored.iter().map(|stored| self.tensor(stored)).sum();
+        let bytes: u64 = stored.iter().map(|stored| self.tensor(stored)).sum();
+        let bytes = match wanted.operation {
+            Operation::Split { parts, .. } => bytes / parts as u64,
+            _ => bytes,
+        };
         PlanRow {
             path: wanted.path.clone(),
             operation: wanted.operation,
@@ -145,10 +191,15 @@ impl<'a> Check<'a> {
     /// Checks one stored tensor and returns its bytes.
     fn tensor(&mut self, wanted: &Stored) -> u64 {
         let Some(entry) = self.entries.get(wanted.name.as_str()).copied() else {
-            self.missing.push(wanted.name.clone());
+            if self.missing.last() != Some(&wanted.name) {
+                self.missing.push(wanted.name.clone());
+            }
             return 0;
         };
-        self.used.insert(entry.name);
+        if !self.used.insert(entry.name) {
+            // Another row reads it too, and has asked for the same shape.
+            return entry.bytes;
+        }
         let (component, name, file) = (self.component, wanted.name.clone(), entry.file.to_owned());
         if entry.shape != wanted.shape {
             let words = if wanted.words.is_empty() { String::new() } else { format!("[{}]", wanted.words.join(", ")) };

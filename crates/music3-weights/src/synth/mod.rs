@@ -15,7 +15,7 @@ pub use self::{
     file::{SynthFile, SynthTensor},
     write::WriteError,
 };
-use crate::{component::Component, config::Words, error::WeightsError, rows::expand};
+use crate::{component::Component, config::Words, error::WeightsError, layout::Layout, rows::expand};
 
 /// One component to be made up.
 #[derive(Debug, Clone)]
@@ -46,7 +46,8 @@ impl SynthCheckpoint {
         for SynthComponent { component, config, max_shard_bytes } in components {
             let folder = PathBuf::from(component.folder());
             texts.push((folder.join("config.json"), pretty(config)));
-            let expanded = Words::read(*component, config).and_then(|words| expand(*component, &words));
+            let expanded =
+                Words::read(*component, Layout::Diffusers, config).and_then(|words| expand(*component, &words));
             let stored = match expanded {
                 Ok(expanded) => expanded.wanted.iter().flat_map(|row| row.stored()).collect::<Vec<_>>(),
                 Err(found) => {

@@ -6,6 +6,7 @@ mod contract;
 mod crafted;
 mod hostile;
 mod load;
+mod native;
 mod shards;
 mod synth;
 mod weight_norm;

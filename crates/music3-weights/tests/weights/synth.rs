@@ -124,11 +124,11 @@ fn a_small_one_is_whole_finite_and_repeatable() {
     let mut differing = 0;
     for component in Component::ALL {
         let source = |checkpoint: &'_ Checkpoint, name: &str| {
-            let view = checkpoint.component(component).shards().tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            let view = checkpoint.component(component).tensor(name).unwrap_or_else(|error| panic!("{error}"));
             view.to_data().unwrap_or_else(|error| panic!("{error}"))
         };
-        assert!(first.component(component).shards().files().len() > 1, "{component} is in shards");
-        for entry in first.component(component).shards().entries() {
+        assert!(first.component(component).files().len() > 1, "{component} is in shards");
+        for entry in first.component(component).entries() {
             let values = source(&first, entry.name);
             assert!(values.iter::<f32>().all(f32::is_finite), "{component} {}", entry.name);
             assert!(values.iter::<f32>().any(|value| value != 0.0), "{component} {}", entry.name);
