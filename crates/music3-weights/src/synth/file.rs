@@ -3,13 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
-use serde_json::{Map, Value, json};
 
 use super::{published_dtype, values::Values};
-use crate::component::Component;
-
-/// Readers map files, and want tensors at addresses that suit their type.
-const HEADER_ALIGNMENT: usize = 8;
+use crate::{component::Component, shard_files::safetensors_header};
 
 /// A tensor of random values.
 #[derive(Debug, Clone)]
@@ -72,7 +68,8 @@ pub struct SynthFile {
 impl SynthFile {
     pub(super) fn new(path: PathBuf, mut tensors: Vec<SynthTensor>) -> Self {
         tensors.sort_by(|left, right| left.name.cmp(&right.name));
-        let header = header(&tensors);
+        let entries = tensors.iter().map(|tensor| (tensor.name(), tensor.dtype, tensor.shape(), tensor.bytes()));
+        let header = safetensors_header(entries);
         Self { path, header, tensors }
     }
 
@@ -95,20 +92,4 @@ impl SynthFile {
     pub fn bytes(&self) -> u64 {
         self.header.len() as u64 + self.tensors.iter().map(SynthTensor::bytes).sum::<u64>()
     }
-}
-
-fn header(tensors: &[SynthTensor]) -> Vec<u8> {
-    let mut entries = Map::new();
-    // transformers reads no file without it.
-    entries.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
-    let mut start = 0;
-    for tensor in tensors {
-        let end = start + tensor.bytes();
-        let entry = json!({ "dtype": tensor.dtype.to_string(), "shape": tensor.shape, "data_offsets": [start, end] });
-        entries.insert(tensor.name.clone(), entry);
-        start = end;
-    }
-    let mut text = Value::Object(entries).to_string().into_bytes();
-    text.resize(text.len().next_multiple_of(HEADER_ALIGNMENT), b' ');
-    [&(text.len() as u64).to_le_bytes(), text.as_slice()].concat()
 }

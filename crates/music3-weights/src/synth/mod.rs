@@ -6,16 +6,23 @@ mod file;
 mod values;
 mod write;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use safetensors::Dtype;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use self::{
     file::{SynthFile, SynthTensor},
     write::WriteError,
 };
-use crate::{component::Component, config::Words, error::WeightsError, layout::Layout, rows::expand};
+use crate::{
+    component::Component,
+    config::Words,
+    error::WeightsError,
+    layout::Layout,
+    rows::expand,
+    shard_files::{index, into_shards, pretty, shard_names},
+};
 
 /// One component to be made up.
 #[derive(Debug, Clone)]
@@ -55,22 +62,19 @@ impl SynthCheckpoint {
                     continue;
                 }
             };
-            let mut tensors = BTreeMap::new();
-            let order: Vec<String> = stored.iter().map(|stored| stored.name.clone()).collect();
-            for stored in stored {
-                let tensor = SynthTensor::new(*component, &stored.name, stored.shape, seed);
-                tensors.insert(stored.name, tensor);
-            }
-            let shards = into_shards(&order, &mut tensors, *max_shard_bytes);
+            // A name that two rows read, such as a tied head, is stored once.
+            let mut seen = BTreeSet::new();
+            let once = stored.into_iter().filter(|stored| seen.insert(stored.name.clone()));
+            let tensors = once.map(|stored| SynthTensor::new(*component, &stored.name, stored.shape, seed));
+            let shards = into_shards(tensors, SynthTensor::bytes, *max_shard_bytes);
             let stem = component.weights_stem();
-            if let [single] = shards.as_slice() {
-                files.push(SynthFile::new(folder.join(format!("{stem}.safetensors")), single.clone()));
-                continue;
+            let names = shard_names(stem, shards.len());
+            if shards.len() > 1 {
+                let tensors: Vec<Vec<&str>> =
+                    shards.iter().map(|shard| shard.iter().map(SynthTensor::name).collect()).collect();
+                let total = shards.iter().flatten().map(SynthTensor::bytes).sum();
+                texts.push((folder.join(format!("{stem}.safetensors.index.json")), index(&names, &tensors, total)));
             }
-            let names: Vec<String> = (1..=shards.len())
-                .map(|number| format!("{stem}-{number:05}-of-{:05}.safetensors", shards.len()))
-                .collect();
-            texts.push((folder.join(format!("{stem}.safetensors.index.json")), index(&names, &shards)));
             let shards = names.iter().zip(shards).map(|(name, shard)| SynthFile::new(folder.join(name), shard));
             files.extend(shards);
         }
@@ -101,38 +105,4 @@ fn published_dtype(component: Component) -> Dtype {
         Component::LanguageModel | Component::RvqDepthDecoder => Dtype::BF16,
         Component::ConditionEncoder | Component::Transformer | Component::Vocoder => Dtype::F32,
     }
-}
-
-/// Fills one shard after the other, as the libraries do that upstream saves with: a tensor that no longer fits starts
-/// the next. A name that two rows read, such as a tied head, is stored once.
-fn into_shards(
-    order: &[String],
-    tensors: &mut BTreeMap<String, SynthTensor>,
-    max_shard_bytes: u64,
-) -> Vec<Vec<SynthTensor>> {
-    let mut shards = vec![Vec::new()];
-    let mut bytes = 0;
-    for tensor in order.iter().filter_map(|name| tensors.remove(name)) {
-        if bytes > 0 && bytes + tensor.bytes() > max_shard_bytes {
-            shards.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += tensor.bytes();
-        shards.last_mut().expect("there is one from the start").push(tensor);
-    }
-    shards
-}
-
-fn index(names: &[String], shards: &[Vec<SynthTensor>]) -> String {
-    let total: u64 = shards.iter().flatten().map(SynthTensor::bytes).sum();
-    let map: BTreeMap<&str, &str> = names
-        .iter()
-        .zip(shards)
-        .flat_map(|(name, shard)| shard.iter().map(move |tensor| (tensor.name(), name.as_str())))
-        .collect();
-    pretty(&json!({ "metadata": { "total_size": total }, "weight_map": map }))
-}
-
-fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
 }

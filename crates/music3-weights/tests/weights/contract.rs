@@ -45,11 +45,14 @@ struct NativeRow {
     third: Option<usize>,
 }
 
+/// Component, name, shape, dtype; native file, native name, third of the native tensor.
+type Row = (String, String, Vec<usize>, Dtype, String, String, Option<usize>);
+
 pub(crate) fn contract() -> Contract {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../weights-mapping/contract.json");
     let mut contract: Value =
         serde_json::from_slice(&fs::read(path).expect("the contract is in the tree")).expect("the contract is JSON");
-    let rows: Vec<(String, String, Vec<usize>, Dtype, String, String, Option<usize>)> =
+    let rows: Vec<Row> =
         serde_json::from_value(contract["tensors"].take()).expect("a row has the columns that the file names");
     let (mut headers, mut native, mut native_headers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for (component, name, shape, dtype, file, native_name, third) in rows {

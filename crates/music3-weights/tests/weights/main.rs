@@ -3,6 +3,7 @@
 mod cases;
 mod checkpoint;
 mod contract;
+mod convert;
 mod crafted;
 mod hostile;
 mod load;
