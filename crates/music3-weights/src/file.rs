@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 use crate::{
     error::WeightsError,
     file_error::FileError,
+    header_reason::reason,
     json::{Pairs, recognise},
     mapped::{Stored, map_bytes, map_file},
     problem::Problem,
@@ -205,7 +206,10 @@ fn read_header(path: &Path, map: &[u8]) -> Result<Header, FileError> {
         Err(SafeTensorError::InvalidHeaderDeserialization(source)) => {
             return Err(FileError::Json { path: path.to_owned(), source });
         }
-        Err(source) => return Err(FileError::Header { path: path.to_owned(), source }),
+        Err(source) => {
+            let reason = reason(header_bytes(map), &source).unwrap_or_else(|| source.to_string());
+            return Err(FileError::Header { path: path.to_owned(), reason, source });
+        }
     };
     let start = LENGTH_FIELD as usize + header;
     let stored = metadata.tensors().into_iter().map(|(name, info)| {
@@ -219,9 +223,8 @@ fn read_header(path: &Path, map: &[u8]) -> Result<Header, FileError> {
 
 /// Says how many bytes are missing or too many, which the format's crate does not.
 fn data_length(path: &Path, map: &[u8]) -> FileError {
-    let (field, rest) = map.split_at(LENGTH_FIELD as usize);
-    let header = u64::from_le_bytes(field.try_into().expect("split_at gives that many bytes")) as usize;
-    let (header, data) = rest.split_at(header.min(rest.len()));
+    let header = header_bytes(map);
+    let data = &map[LENGTH_FIELD as usize + header.len()..];
     match serde_json::from_slice::<safetensors::tensor::Metadata>(header) {
         Ok(metadata) => FileError::DataLength {
             path: path.to_owned(),
@@ -230,6 +233,13 @@ fn data_length(path: &Path, map: &[u8]) -> FileError {
         },
         Err(source) => FileError::Json { path: path.to_owned(), source },
     }
+}
+
+/// The header of a file whose length field was checked.
+fn header_bytes(map: &[u8]) -> &[u8] {
+    let (field, rest) = map.split_at(LENGTH_FIELD as usize);
+    let header = u64::from_le_bytes(field.try_into().expect("split_at gives that many bytes")) as usize;
+    &rest[..header.min(rest.len())]
 }
 
 /// Finds names that the header gives twice.

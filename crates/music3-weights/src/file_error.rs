@@ -88,10 +88,12 @@ pub enum FileError {
         found: u64,
     },
     /// The header is not a valid safetensors header.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Header {
         /// The file.
         path: PathBuf,
+        /// What is wrong, with the tensor's name where it is one.
+        reason: String,
         /// The format library's reason.
         #[source]
         source: safetensors::SafeTensorError,

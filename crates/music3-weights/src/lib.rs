@@ -10,6 +10,7 @@ mod expression;
 mod file;
 mod file_error;
 mod fold;
+mod header_reason;
 mod json;
 mod layout;
 mod load;

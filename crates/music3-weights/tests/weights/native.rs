@@ -223,3 +223,49 @@ fn an_unknown_tensor_is_left_out_of_dav_pth_and_refused_elsewhere() {
         ["language_model: tensor `model.visual.weight` is not used (qwen_7B/qwen_7B/model-00002-of-00002.safetensors)"]
     );
 }
+
+/// Makes the folder that the hub's client makes: a revision's files are links to blobs.
+#[cfg(unix)]
+fn cached(folder: &Folder) -> Folder {
+    let cache = Folder::new();
+    let snapshot = cache.path().join("snapshots/0a1b2c");
+    fs::create_dir_all(cache.path().join("blobs")).expect("a folder");
+    let (mut folders, mut count) = (vec![folder.path().to_owned()], 0);
+    while let Some(source) = folders.pop() {
+        for entry in fs::read_dir(source).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let below = path.strip_prefix(folder.path()).expect("below the folder");
+            let (blob, link) = (format!("{count:040x}"), snapshot.join(below));
+            fs::copy(&path, cache.path().join("blobs").join(&blob)).expect("a copy");
+            fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
+            let up = "../".repeat(below.components().count() + 1);
+            std::os::unix::fs::symlink(format!("{up}blobs/{blob}"), link).expect("a link");
+            count += 1;
+        }
+    }
+    cache
+}
+
+#[cfg(unix)]
+#[test]
+fn both_layouts_load_from_the_hubs_cache() {
+    let (diffusers, native) = both();
+    for (folder, layout) in [(diffusers, Layout::Diffusers), (native, Layout::Native)] {
+        let cache = cached(&folder);
+        let snapshot = cache.path().join("snapshots/0a1b2c");
+        let checkpoint = Checkpoint::open(&snapshot).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(checkpoint.layout(), layout);
+        checkpoint.plans().unwrap_or_else(|error| panic!("{error}"));
+        // A link that leads anywhere else is no link of the hub's.
+        let config = snapshot.join(if layout == Layout::Native { "vocoder.json" } else { "vocoder/config.json" });
+        fs::remove_file(&config).expect("it can be removed");
+        let elsewhere = cache.write("other.json", "{}");
+        std::os::unix::fs::symlink(&elsewhere, &config).expect("a link");
+        let error = Checkpoint::open(&snapshot).map(|_| ()).expect_err("the link is refused");
+        assert!(error.to_string().contains("leads out of the checkpoint folder"), "{error}");
+    }
+}
