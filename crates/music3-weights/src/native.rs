@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The language model's folder.
-const LANGUAGE_MODEL: &str = "qwen_7B/qwen_7B";
+pub(crate) const LANGUAGE_MODEL: &str = "qwen_7B/qwen_7B";
 
 /// The tokenizer's folder.
 pub(crate) const TOKENIZER: &str = "qwen_7B/qwen3-8B-tokenizer-music";
@@ -141,5 +141,92 @@ fn put(config: &mut Map<String, Value>, key: &str, value: Value) {
                 put(object, inner, value);
             }
         }
+    }
+}
+
+/// Where a native checkpoint has a component's config.
+pub(crate) enum Written {
+    /// In the one config.json, under these keys.
+    In(Map<String, Value>),
+    /// In a file of its own, beside the weights.
+    Beside,
+    /// Nowhere: it is the published one.
+    Nowhere,
+}
+
+/// The native form of a config of upstream's class.
+pub(crate) fn untranslated(component: Component, config: &Value) -> Written {
+    let mapping = Mapping::of(component, Layout::Native);
+    if mapping.config.is_empty() {
+        let published = mapping.constants.iter().all(|Requirement { key, value }| config.get(key) == Some(value));
+        return if published { Written::Nowhere } else { Written::Beside };
+    }
+    let mut written = Map::new();
+    let Requirement { key, value } = &mapping.class;
+    written.insert(key.trim_end_matches("[*]").to_owned(), Value::Array(vec![value.clone()]));
+    for Requirement { key, value } in mapping.requires.iter().filter(|required| !required.value.is_null()) {
+        if !key.contains(['.', '[']) {
+            written.insert(key.clone(), value.clone());
+        }
+    }
+    for Renamed { key, found_as, .. } in &mapping.config {
+        if let (Some(name), Some(value)) = (found_as.first(), lookup(config, key).first()) {
+            written.insert(name.clone(), (*value).clone());
+        }
+    }
+    Written::In(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static CONTRACT: &str = include_str!("../../../weights-mapping/contract.json");
+
+    #[test]
+    fn the_published_native_config_means_the_published_configs() {
+        let contract: Value = serde_json::from_str(CONTRACT).expect("a file of the tree");
+        for component in Component::ALL {
+            let config = translated(component, &contract["native_config"]).expect("the published values are supported");
+            for (key, value) in contract["configs"][component.folder()].as_object().expect("a config") {
+                assert_eq!(&config[key], value, "{component} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_absent_has_the_defaults_of_the_authors() {
+        let contract: Value = serde_json::from_str(CONTRACT).expect("a file of the tree");
+        let mut written = contract["native_config"].clone();
+        let keys = written.as_object_mut().expect("a config");
+        for absent in ["max_position_embeddings", "rope_theta", "rms_norm_eps", "tie_word_embeddings"] {
+            keys.remove(absent).expect("the published config has it");
+        }
+        let config = translated(Component::LanguageModel, &written).expect("they have defaults");
+        assert_eq!(config["max_position_embeddings"], 10240);
+        assert_eq!(config["rope_parameters"]["rope_theta"], 1e6);
+        assert_eq!(config["rms_norm_eps"], 1e-6);
+        assert_eq!(config["tie_word_embeddings"], false);
+        written["rope_parameters"] = serde_json::json!({"rope_type": "default", "rope_theta": 5e5});
+        let config = translated(Component::LanguageModel, &written).expect("newer files have it there");
+        assert_eq!(config["rope_parameters"]["rope_theta"], 5e5);
+    }
+
+    #[test]
+    fn a_config_survives_the_way_there_and_back() {
+        let contract: Value = serde_json::from_str(CONTRACT).expect("a file of the tree");
+        let mut written = Map::new();
+        for component in Component::ALL {
+            match untranslated(component, &contract["configs"][component.folder()]) {
+                Written::In(part) => written.extend(part),
+                Written::Nowhere => {}
+                Written::Beside => panic!("{component} has the published config"),
+            }
+        }
+        let written = Value::Object(written);
+        for (key, value) in contract["native_config"].as_object().expect("a config") {
+            assert_eq!(&written[key], value, "{key}");
+        }
+        assert!(matches!(untranslated(Component::Vocoder, &Value::Null), Written::Beside));
     }
 }

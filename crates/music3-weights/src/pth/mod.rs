@@ -5,6 +5,7 @@ mod archive;
 mod opcode;
 mod pickle;
 mod value;
+mod write;
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +15,7 @@ use std::{
 
 use memmap2::Mmap;
 
+pub(crate) use self::write::{PthLayout, PthTensor};
 use self::{
     archive::Archive,
     value::{PickledTensor, Store, Value},
