@@ -7,6 +7,7 @@ mod convert;
 mod crafted;
 mod hostile;
 mod load;
+mod modules;
 mod native;
 mod shards;
 mod synth;
