@@ -1,9 +1,10 @@
 """Packs a checkpoint of the diffusers layout in the native one, with torch.
 
     python native.py DIFFUSERS_FOLDER OUT_FOLDER
+    python native.py --compare DIFFUSERS_FOLDER NATIVE_FOLDER
     python native.py --golden
 
-The second form unpacks the demo checkpoint and writes goldens/native: both `.pth` files as torch saved them, the config,
+The second form has torch load a native folder and compares it with what the first would have written. The third unpacks the demo checkpoint and writes goldens/native: both `.pth` files as torch saved them, the config,
 the index, and of the two weight files of the language model the headers only. Their tensors are those of the demo
 checkpoint, so a test puts them together again; `sha256.json` says what must come out.
 """
@@ -124,9 +125,22 @@ def write_golden():
     print(f"{sum(path.stat().st_size for path in golden.iterdir())} bytes in {golden}")
 
 
+def compare(source, native):
+    """Whether a native folder, whoever wrote it, holds the tensors of a diffusers one."""
+    for file, expected in pack(source).items():
+        path = native / file
+        found = torch.load(path, weights_only=True) if file.endswith(".pth") else tensors_of(path.parent)
+        missing, equal = set(expected) - set(found), [torch.equal(found.get(name, torch.empty(0)), expected[name]) for name in expected]
+        print(f"{file}: {sum(equal)} of {len(equal)} tensors equal, {len(set(found) - set(expected))} more")
+        if missing or not all(equal):
+            sys.exit(f"{file} differs; missing: {sorted(missing)}")
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--golden"]:
         write_golden()
+    elif len(sys.argv) == 4 and sys.argv[1] == "--compare":
+        compare(Path(sys.argv[2]), Path(sys.argv[3]))
     elif len(sys.argv) == 3:
         write(Path(sys.argv[1]), Path(sys.argv[2]))
     else:

@@ -47,6 +47,11 @@ impl Target {
 /// Runs the targets one after the other; a crash, a hang or a file that takes too much memory fails the command.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let targets = if options.only.is_empty() { Target::value_variants() } else { options.only.as_slice() };
+    let lock = root.join("fuzz/Cargo.lock");
+    if !lock.exists() {
+        // The versions that everything else is tested with.
+        fs::copy(root.join("Cargo.lock"), &lock).with_context(|| format!("{} could not be written", lock.display()))?;
+    }
     println!("| target | minutes | files opened | last line |\n|---|---|---|---|");
     for target in targets {
         let name = target.name();

@@ -4,6 +4,7 @@
 mod archive;
 mod opcode;
 mod pickle;
+mod pickle_error;
 mod value;
 mod write;
 
@@ -20,7 +21,7 @@ use self::{
     archive::Archive,
     value::{PickledTensor, Store, Value},
 };
-pub use self::{archive::ArchiveError, pickle::PickleError};
+pub use self::{archive::ArchiveError, pickle_error::PickleError};
 use crate::{
     error::WeightsError,
     file_error::FileError,

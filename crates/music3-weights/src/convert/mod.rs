@@ -1,23 +1,26 @@
 //! A checkpoint of either layout into a folder of the diffusers layout, whole or not at all.
 
+mod writer;
+
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
-    io::{self, Read, Write},
+    fs,
+    io::Write,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
 use safetensors::Dtype;
 use serde_json::json;
-use tempfile::TempDir;
 
+pub use self::writer::ConvertError;
+use self::writer::{PIECE_BYTES, Writer, on, refuse_existing, unfinished};
 use crate::{
     checkpoint::Checkpoint,
     component::Component,
     config::Words,
     error::WeightsError,
-    json::{check_inside, open_regular},
+    json::check_inside,
     layout::Layout,
     plan::{Plan, PlanRow},
     problem::Problem,
@@ -29,13 +32,10 @@ use crate::{
 /// Upstream's libraries start another file after so many bytes of weights.
 const MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
-/// Bytes that are copied at once.
-const PIECE_BYTES: usize = 8 << 20;
-
 /// What upstream's pipeline is put together from; the native layout has none of it.
 const PIPELINE_FILES: [(&str, &str); 2] = [
-    ("modular_model_index.json", include_str!("../../../weights-mapping/diffusers/modular_model_index.json")),
-    ("scheduler/scheduler_config.json", include_str!("../../../weights-mapping/diffusers/scheduler_config.json")),
+    ("modular_model_index.json", include_str!("../../../../weights-mapping/diffusers/modular_model_index.json")),
+    ("scheduler/scheduler_config.json", include_str!("../../../../weights-mapping/diffusers/scheduler_config.json")),
 ];
 
 /// Files of the diffusers layout that a checkpoint may have and this program does not read.
@@ -45,53 +45,6 @@ const OTHER_FILES: [&str; 4] = [
     "scheduler/scheduler_config.json",
     "language_model/generation_config.json",
 ];
-
-/// Why a checkpoint was not converted.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConvertError {
-    /// Nothing is overwritten.
-    #[error("{}: exists already; pass a name that does not exist, or remove it first", path.display())]
-    Exists {
-        /// The folder asked for.
-        path: PathBuf,
-    },
-    /// The disk is too full.
-    #[error(
-        "{}: {:.1} GB are needed and {:.1} GB are free on that disk; pass a folder on another one",
-        path.display(),
-        *needed_bytes as f64 / 1e9,
-        *free_bytes as f64 / 1e9
-    )]
-    NoSpace {
-        /// The folder asked for.
-        path: PathBuf,
-        /// What the checkpoint takes.
-        needed_bytes: u64,
-        /// What is free.
-        free_bytes: u64,
-    },
-    /// The system refuses.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// The checkpoint is not whole, or it changed.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
-    /// The progress callback asked to stop.
-    #[error("converting stopped after {written} of {total} bytes")]
-    Stopped {
-        /// Bytes written.
-        written: u64,
-        /// Bytes in all.
-        total: u64,
-    },
-}
 
 /// A conversion that is planned: every tensor is known to be there, and nothing is written yet.
 #[derive(Debug)]
@@ -308,70 +261,4 @@ impl<'a> Conversion<'a> {
         self.copies.push(Copied { from: from.to_owned(), to: to.into(), bytes });
         Ok(())
     }
-}
-
-/// Writes into the unfinished folder and counts.
-struct Writer<'a> {
-    folder: &'a Path,
-    written: u64,
-    total: u64,
-    progress: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
-}
-
-impl Writer<'_> {
-    fn create(&self, name: &Path) -> Result<(PathBuf, File), ConvertError> {
-        let path = self.folder.join(name);
-        on(&path, path.parent().map_or(Ok(()), fs::create_dir_all))?;
-        let created = on(&path, File::create_new(&path))?;
-        Ok((path, created))
-    }
-
-    fn text(&self, name: &Path, text: &str) -> Result<(), ConvertError> {
-        let (path, mut created) = self.create(name)?;
-        on(&path, created.write_all(text.as_bytes()).and_then(|()| created.sync_all()))
-    }
-
-    fn copy(&mut self, copy: &Copied) -> Result<(), ConvertError> {
-        let mut source = open_regular(&copy.from).map_err(WeightsError::from)?.take(copy.bytes);
-        let (path, mut created) = self.create(&copy.to)?;
-        let mut piece = vec![0; PIECE_BYTES.min(copy.bytes as usize)];
-        loop {
-            match on(&copy.from, source.read(&mut piece))? {
-                0 => return on(&path, created.sync_all()),
-                count => {
-                    on(&path, created.write_all(&piece[..count]))?;
-                    self.step(count)?;
-                }
-            }
-        }
-    }
-
-    fn step(&mut self, bytes: usize) -> Result<(), ConvertError> {
-        self.written += bytes as u64;
-        match (self.progress)(self.written) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(ConvertError::Stopped { written: self.written, total: self.total }),
-        }
-    }
-}
-
-fn refuse_existing(out: &Path) -> Result<(), ConvertError> {
-    match out.symlink_metadata() {
-        Ok(_) => Err(ConvertError::Exists { path: out.to_owned() }),
-        Err(_) => Ok(()),
-    }
-}
-
-/// A folder beside the final one, on its disk, that is removed unless it is renamed.
-fn unfinished(parent: &Path) -> io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".unfinished-checkpoint-");
-    // A temporary folder is its owner's alone; a checkpoint is not.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755));
-    builder.tempdir_in(parent)
-}
-
-fn on<T>(path: &Path, result: io::Result<T>) -> Result<T, ConvertError> {
-    result.map_err(|source| ConvertError::Io { path: path.to_owned(), source })
 }
