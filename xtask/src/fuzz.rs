@@ -9,6 +9,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
+/// Where files are kept in memory, on systems that have it.
+const MEMORY: &str = "/dev/shm";
+
 /// What to run.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -58,7 +61,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         let corpus = root.join("fuzz/corpus").join(name);
         fs::create_dir_all(&corpus).with_context(|| format!("{} could not be made", corpus.display()))?;
         // Found inputs go into the first folder, the second one is only read.
-        let output = Command::new("cargo")
+        let mut command = Command::new("cargo");
+        if Path::new(MEMORY).is_dir() {
+            // The index is a file; on a disk a hundred times fewer of them are opened.
+            command.env("TMPDIR", MEMORY);
+        }
+        let output = command
             .args(["+nightly", "fuzz", "run", "--sanitizer", "none", name])
             .arg(&corpus)
             .arg(root.join("fuzz/seeds").join(name))

@@ -1,6 +1,9 @@
 //! A plan: every parameter of a component, and the stored tensors that make it, checked before any byte is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use burn::{module::Module, tensor::backend::Backend};
 use safetensors::Dtype;
@@ -222,8 +225,10 @@ impl<'a> Check<'a> {
         const MOST_SUGGESTIONS: usize = 40;
         let used = |name: &str| self.used.contains(name) || ignored.contains(name);
         let unused: Vec<_> = self.entries.values().filter(|entry| !used(entry.name)).collect();
+        let file = common_place(self.entries.values().map(|entry| entry.file));
         let missing = self.missing.into_iter().enumerate().map(|(place, name)| Problem::Missing {
             component: self.component,
+            file: file.clone(),
             nearest: match place < MOST_SUGGESTIONS {
                 true => nearest(&name, unused.iter().map(|entry| entry.name)).map(str::to_owned),
                 false => None,
@@ -237,5 +242,14 @@ impl<'a> Check<'a> {
             file: entry.file.to_owned(),
         }));
         self.problems
+    }
+}
+
+/// The file that all tensors are in, or the folder of their files.
+fn common_place<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+    let first = files.next()?;
+    match files.all(|file| file == first) {
+        true => Some(first.to_owned()),
+        false => first.parent().map(Path::to_owned),
     }
 }

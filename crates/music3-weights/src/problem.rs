@@ -76,12 +76,14 @@ pub enum Problem {
         reason: String,
     },
     /// A tensor that the model needs.
-    #[error("{component}: tensor `{name}` is missing{}", nearest.as_ref().map_or(String::new(), |nearest| format!("; the nearest unused name is `{nearest}`")))]
+    #[error("{component}: tensor `{name}` is missing{}{}", file.as_ref().map_or(String::new(), |file| format!(" ({})", file.display())), nearest.as_ref().map_or(String::new(), |nearest| format!("; the nearest unused name is `{nearest}`")))]
     Missing {
         /// The component.
         component: Component,
         /// The tensor's name in the checkpoint.
         name: String,
+        /// The file that should hold it, or the folder of the files.
+        file: Option<PathBuf>,
         /// The unused tensor whose name is most like it.
         nearest: Option<String>,
     },

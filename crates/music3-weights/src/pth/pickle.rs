@@ -64,7 +64,7 @@ impl<'a> Machine<'a> {
             Opcode::Protocol => return self.take(1).map(|_| None),
             Opcode::Frame => return self.take(8).map(|_| None),
             Opcode::Mark => {
-                self.grow(self.marks.len())?;
+                self.grow(self.marks.len(), "marks")?;
                 self.marks.push(self.stack.len());
                 return Ok(None);
             }
@@ -100,7 +100,7 @@ impl<'a> Machine<'a> {
             Opcode::Reduce => self.reduce()?,
             Opcode::PersistentId => self.storage()?,
         };
-        self.grow(self.stack.len())?;
+        self.grow(self.stack.len(), "values on its stack")?;
         self.stack.push(value);
         Ok(None)
     }
@@ -175,7 +175,7 @@ impl<'a> Machine<'a> {
             _ => self.memo.len() as u64,
         };
         let value = *self.stack.last().ok_or(self.absent("a value"))?;
-        self.grow(self.memo.len())?;
+        self.grow(self.memo.len(), "values in its memory")?;
         self.memo.insert(place, value);
         Ok(())
     }
@@ -232,14 +232,13 @@ impl<'a> Machine<'a> {
             (Global::RebuildParameter, [tensor @ Value::Tensor(_), ..]) => Ok(*tensor),
             (Global::RebuildParameter, _) => Err(PickleError::Call { offset, what: "a parameter" }),
             (Global::RebuildTensor, [Value::Storage(storage), Value::Number(start), shape, strides, ..]) => {
-                let tensor = (|| {
-                    let (shape, strides) = (self.sizes(*shape)?, self.sizes(*strides)?);
-                    Some(PickledTensor { storage: *storage, offset: u64::try_from(*start).ok()?, shape, strides })
-                })();
-                let tensor = tensor.filter(|tensor| tensor.shape.len() == tensor.strides.len());
-                let tensor = tensor.ok_or(PickleError::Call { offset, what: "a tensor" })?;
+                let start = u64::try_from(*start).map_err(|_| PickleError::Negative { offset, what: "an offset" })?;
+                let (shape, strides) = (self.sizes(*shape)?, self.sizes(*strides)?);
+                if shape.len() != strides.len() {
+                    return Err(PickleError::Call { offset, what: "a tensor" });
+                }
                 self.count(1)?;
-                self.store.tensors.push(tensor);
+                self.store.tensors.push(PickledTensor { storage: *storage, offset: start, shape, strides });
                 Ok(Value::Tensor(self.store.tensors.len() - 1))
             }
             (Global::RebuildTensor, _) => Err(PickleError::Call { offset, what: "a tensor" }),
@@ -249,14 +248,21 @@ impl<'a> Machine<'a> {
     }
 
     /// The numbers of a tuple, none of them negative.
-    fn sizes(&self, tuple: Value<'a>) -> Option<Vec<u64>> {
-        let Value::Tuple(tuple) = tuple else { return None };
-        let size = |value: &Value<'a>| match value {
-            Value::Number(number) => u64::try_from(*number).ok(),
-            _ => None,
-        };
+    fn sizes(&self, tuple: Value<'a>) -> Result<Vec<u64>, PickleError> {
+        let offset = self.step;
+        let call = || PickleError::Call { offset, what: "a tensor" };
+        let Value::Tuple(tuple) = tuple else { return Err(call()) };
         let sizes = &self.store.lists[tuple];
-        if sizes.len() > MOST_DIMENSIONS { None } else { sizes.iter().map(size).collect() }
+        if sizes.len() > MOST_DIMENSIONS {
+            return Err(call());
+        }
+        let size = |value: &Value<'a>| match value {
+            Value::Number(number) => {
+                u64::try_from(*number).map_err(|_| PickleError::Negative { offset, what: "a dimension" })
+            }
+            _ => Err(call()),
+        };
+        sizes.iter().map(size).collect()
     }
 
     /// A storage: `("storage", type, key, device, values)`.
@@ -308,10 +314,10 @@ impl<'a> Machine<'a> {
     /// Counts values that go into the store.
     fn count(&mut self, values: usize) -> Result<(), PickleError> {
         self.parts += values;
-        self.grow(self.parts)
+        self.grow(self.parts, "values in all")
     }
 
-    fn grow(&self, values: usize) -> Result<(), PickleError> {
-        if values < MAX_VALUES { Ok(()) } else { Err(PickleError::Values) }
+    fn grow(&self, values: usize, what: &'static str) -> Result<(), PickleError> {
+        if values < MAX_VALUES { Ok(()) } else { Err(PickleError::Values { what }) }
     }
 }

@@ -49,8 +49,19 @@ pub enum PickleError {
         what: &'static str,
     },
     /// More values than a checkpoint has.
-    #[error("the pickle holds more than {MAX_VALUES} values")]
-    Values,
+    #[error("the pickle holds more than {MAX_VALUES} {what}")]
+    Values {
+        /// Where they are.
+        what: &'static str,
+    },
+    /// A tensor with a number below zero in its description.
+    #[error("the tensor at byte {offset} of the pickle has {what} below zero; the file is damaged")]
+    Negative {
+        /// Where.
+        offset: usize,
+        /// Which number.
+        what: &'static str,
+    },
     /// A pickle larger than a checkpoint's.
     #[error("the pickle takes {found} bytes; the maximum is {MAX_PICKLE}")]
     Size {

@@ -134,7 +134,7 @@ fn a_fused_tensor_is_named_once_when_it_is_wrong() {
     );
     headers.0.remove(place);
     let error = Plan::of_layout(Component::Transformer, Layout::Native, config, &headers).expect_err("it is missing");
-    assert_eq!(error.to_string(), format!("transformer: tensor `{fused}` is missing"));
+    assert_eq!(error.to_string(), format!("transformer: tensor `{fused}` is missing (contract.json)"));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn says_all_that_is_wrong_at_once() {
   transformer: tensor `time_proj.weight` has dtype F64, expected F32 or BF16 (contract.json)
   transformer: tensor `proj_out.weight` has shape [2048, 128], expected [128, 2048] = [in_channels, inner_dim] (contract.json)
   transformer: tensor `transformer_blocks.3.ff_in.weight` has shape [8192, 2048], expected [16384, 2048] = [2 * ff_inner_dim, inner_dim] (contract.json)
-  transformer: tensor `transformer_blocks.7.attn.to_out.0.weight` is missing; the nearest unused name is `transformer_blocks.7.attn.to_out.weight`
+  transformer: tensor `transformer_blocks.7.attn.to_out.0.weight` is missing (contract.json); the nearest unused name is `transformer_blocks.7.attn.to_out.weight`
   transformer: tensor `encoder.conv_in.bias` is not used (contract.json)
   transformer: tensor `transformer_blocks.7.attn.to_out.weight` is not used (contract.json)"
     );
@@ -244,7 +244,7 @@ fn shares_the_head_of_a_tied_language_model() {
     }
     config["tie_word_embeddings"] = false.into();
     let error = Plan::new(Component::LanguageModel, &config, &tied).expect_err("the head is missing");
-    assert_eq!(error.to_string(), "language_model: tensor `lm_head.weight` is missing");
+    assert_eq!(error.to_string(), "language_model: tensor `lm_head.weight` is missing (contract.json)");
 }
 
 #[test]

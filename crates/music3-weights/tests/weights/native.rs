@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use music3_weights::{Checkpoint, Component, Layout, SafetensorsFile, TensorSource};
+use music3_weights::{Checkpoint, Component, Layout, PthFile, SafetensorsFile, TensorSource};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -222,6 +222,50 @@ fn an_unknown_tensor_is_left_out_of_dav_pth_and_refused_elsewhere() {
         messages(&native),
         ["language_model: tensor `model.visual.weight` is not used (qwen_7B/qwen_7B/model-00002-of-00002.safetensors)"]
     );
+}
+
+#[test]
+fn a_renamed_tensor_of_a_pth_file_is_named_with_its_nearest() {
+    let (_, native) = both();
+    let path = native.path().join("flowmatching_vae.pth");
+    let mut bytes = fs::read(&path).expect("a file");
+    let name = b"cond_layer_scale";
+    let place = bytes.windows(name.len()).position(|window| window == name).expect("the pickle names it");
+    bytes[place + name.len() - 1] = b'r';
+    fs::write(&path, bytes).expect("written");
+    assert_eq!(
+        messages(&native),
+        [
+            "condition_encoder: tensor `cond_layer_scale` is missing (flowmatching_vae.pth); \
+             the nearest unused name is `cond_layer_scalr`",
+            "condition_encoder: tensor `cond_layer_scalr` is not used (flowmatching_vae.pth)",
+        ]
+    );
+}
+
+/// What torch wrote, and nothing of this project: the fuzzers start from the same files.
+#[test]
+fn reads_what_torch_saves_in_each_of_its_forms() {
+    let seeds = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/archive");
+    let all = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
+    let whole: (&str, &[usize], &[f32]) = ("a", &[2, 3], &all);
+    for (name, expected) in [
+        ("plain", vec![whole]),
+        // A row of the same storage.
+        ("state", vec![whole, ("b", &[3], &all[..3])]),
+        ("nested", vec![whole, ("n.b", &[1, 3], &all[3..])]),
+        ("parameter", vec![whole]),
+    ] {
+        let file = PthFile::open(seeds.join(name)).unwrap_or_else(|error| panic!("{error}"));
+        let names: Vec<&str> = expected.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(file.names().collect::<Vec<_>>(), names, "{name}");
+        for (tensor, shape, values) in expected {
+            let view = file.tensor(tensor).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(view.entry.shape, shape, "{name}");
+            let data = view.to_data().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(data.to_vec::<f32>().expect("f32"), values, "{name}");
+        }
+    }
 }
 
 /// Makes the folder that the hub's client makes: a revision's files are links to blobs.
