@@ -87,6 +87,13 @@ mod tests {
     }
 
     #[test]
+    fn the_fuzzers_workspace_alone_has_versions_of_its_own() {
+        let text = "[dependencies]\nlibfuzzer-sys = \"0.4\"\n";
+        assert_eq!(check(&Tree::of(&[(ALONE, text)]), &Workspace::default()), []);
+        assert_eq!(check(&Tree::of(&[("other/fuzz/Cargo.toml", text)]), &Workspace::default()).len(), 2);
+    }
+
+    #[test]
     fn takes_members_that_choose_nothing() {
         let text =
             format!("[dependencies]\nburn.workspace = true\nhalf = {{ workspace = true, optional = true }}\n{LINTS}");
