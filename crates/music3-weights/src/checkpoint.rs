@@ -189,7 +189,14 @@ impl ComponentFolder {
     /// # Errors
     /// As [`Plan::new`].
     pub fn plan(&self) -> Result<Plan, WeightsError> {
-        Plan::of_layout(self.component, self.layout, &self.config, self)
+        let plan = Plan::of_layout(self.component, self.layout, &self.config, self);
+        plan.map_err(|error| {
+            let mut problems = error.into_problems();
+            if self.config_path.is_none() {
+                problems.push(Problem::PublishedSize { component: self.component });
+            }
+            WeightsError::from_problems(problems)
+        })
     }
 
     /// Plans, then fills `module`, which was built from this folder's config. See [`load_module`].

@@ -65,6 +65,14 @@ pub enum Problem {
         /// What is supported.
         expected: String,
     },
+    /// The tensors are not those of the published size, and nothing says that they should be others.
+    #[error(
+        "{component}: the native layout has no config for it, so the published size is expected; a checkpoint of another size has {component}.json, as upstream's class writes it, beside its .pth files"
+    )]
+    PublishedSize {
+        /// The component.
+        component: Component,
+    },
     /// The config values fit no tensor shape.
     #[error("{component}: config.json gives `{name}` no shape: {reason}")]
     NoShape {

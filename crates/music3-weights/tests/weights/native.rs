@@ -225,6 +225,25 @@ fn an_unknown_tensor_is_left_out_of_dav_pth_and_refused_elsewhere() {
 }
 
 #[test]
+fn says_where_the_sizes_come_from_when_there_is_no_config() {
+    let (_, native) = both();
+    fs::remove_file(native.path().join("condition_encoder.json")).expect("it can be removed");
+    assert_eq!(
+        messages(&native),
+        [
+            "condition_encoder: tensor `latent_conditioners.0.weight` has shape [40, 32, 3], expected [2048, 4096, 3] = \
+             [out_dim, condition_hidden_dim, 3] (flowmatching_vae.pth)",
+            "condition_encoder: tensor `latent_conditioners.0.bias` has shape [40], expected [2048] = [out_dim] \
+             (flowmatching_vae.pth)",
+            "condition_encoder: the native layout has no config for it, so the published size is expected; a checkpoint of \
+             another size has condition_encoder.json, as upstream's class writes it, beside its .pth files",
+            "language_model: config.json has hidden_size 32, expected condition_encoder's condition_hidden_dim 4096",
+            "condition_encoder: config.json has out_dim 2048, expected transformer's condition_dim 40",
+        ]
+    );
+}
+
+#[test]
 fn a_renamed_tensor_of_a_pth_file_is_named_with_its_nearest() {
     let (_, native) = both();
     let path = native.path().join("flowmatching_vae.pth");
