@@ -9,6 +9,9 @@ const ROOT: &str = "Cargo.toml";
 /// The document that says why each third-party crate is there.
 const REASONS: &str = "ARCHITECTURE.md";
 
+/// A workspace of its own, because cargo-fuzz builds it with another toolchain; its versions stand in it.
+const ALONE: &str = "fuzz/Cargo.toml";
+
 /// Finds members that choose versions or lints themselves, and workspace dependencies that are unused or unexplained.
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -16,7 +19,7 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     for (path, text) in tree.texts(ROOT) {
         if path == ROOT {
             check_root(&mut findings, text, reasons, workspace);
-        } else if path.ends_with("/Cargo.toml") {
+        } else if path.ends_with("/Cargo.toml") && path != ALONE {
             check_member(&mut findings, path, text);
         }
     }
@@ -81,6 +84,13 @@ mod tests {
 
     fn found_in_member(text: &str) -> Vec<Finding> {
         check(&Tree::of(&[("crates/a/Cargo.toml", text)]), &Workspace::default())
+    }
+
+    #[test]
+    fn the_fuzzers_workspace_alone_has_versions_of_its_own() {
+        let text = "[dependencies]\nlibfuzzer-sys = \"0.4\"\n";
+        assert_eq!(check(&Tree::of(&[(ALONE, text)]), &Workspace::default()), []);
+        assert_eq!(check(&Tree::of(&[("other/fuzz/Cargo.toml", text)]), &Workspace::default()).len(), 2);
     }
 
     #[test]
