@@ -5,6 +5,7 @@ mod args;
 mod backends;
 mod bench;
 mod check;
+mod completions;
 mod failure;
 mod figures;
 mod generate;
@@ -12,6 +13,7 @@ mod inspect;
 mod interrupt;
 mod memory;
 mod panics;
+mod plot;
 mod synth;
 mod terminal;
 mod text;
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(command),
         Command::SynthCheckpoint(args) => synth::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Plot(args) => plot::run(args),
+        Command::Completions(args) => completions::run(&args),
     });
     match outcome {
         Some(Ok(code)) => code,

@@ -7,6 +7,7 @@ mod bench;
 mod failures;
 mod program;
 mod refusals;
+mod seeing;
 mod songs;
 mod synth;
 mod verify;
