@@ -101,7 +101,10 @@ impl Step {
             Self::Test => "a test failed or did not compile",
             Self::Cuda => "with the CUDA backend the code does not compile or a lint fired",
             Self::Features => "with one feature alone the code does not compile",
-            Self::Consumer => "an application that uses the library does not compile or does not run",
+            Self::Consumer => {
+                "an application that uses the library does not compile or does not run; after a change of dependencies, \
+                 `cargo check --manifest-path examples/consumer/Cargo.toml` mends its lock file"
+            }
         }
     }
 }

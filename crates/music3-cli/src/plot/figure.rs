@@ -20,6 +20,12 @@ const PANEL: Range<usize> = 80..1410;
 const TOP: usize = 64;
 /// Room between two panels, for the name of the lower one.
 const BETWEEN: usize = 30;
+/// Joins that are closer together than this would hide what they are drawn over: they get ticks instead of lines.
+const CROWDED: usize = 24;
+/// Height of such a tick.
+const TICK: usize = 8;
+/// Room for the number of a window.
+const LABEL: usize = 70;
 /// Room below the panels, for the time.
 const BOTTOM: usize = 44;
 
@@ -100,23 +106,28 @@ impl Figure<'_> {
         canvas.text("time", (PANEL.end - 1, bottom + 32), Alignment::Right, (SMALL, INK));
     }
 
+    /// Marks the joins, and numbers as many windows as there is room for.
     fn windows(&self, canvas: &mut Canvas, frames: &[Frame]) {
-        let mut starts = vec![0];
-        starts.extend(self.joins);
-        for (index, &start) in starts.iter().enumerate() {
-            let x = self.column(start);
-            if index > 0 {
-                frames.iter().for_each(|frame| canvas.dashed_down(x, frame.y.clone(), EDGE));
+        if self.joins.is_empty() {
+            return;
+        }
+        let spacing = PANEL.len() / (self.joins.len() + 1);
+        for &join in self.joins {
+            let x = self.column(join);
+            for Frame { y, .. } in frames {
+                if spacing >= CROWDED {
+                    canvas.dashed_down(x, y.clone(), EDGE);
+                } else {
+                    canvas.fill(x..x + 1, y.start..y.start + TICK, EDGE);
+                    canvas.fill(x..x + 1, y.end - TICK..y.end, EDGE);
+                }
             }
-            let end = starts.get(index + 1).map_or(PANEL.end, |&next| self.column(next));
-            let label = if index == 0 { "window 1".to_owned() } else { (index + 1).to_string() };
-            // A label that would run into the next is left out.
-            if self.joins.is_empty() || end - x < 9 * label.len() {
-                continue;
-            }
-            // Beside the name of the first panel, at its right end where all of the song is to the right.
-            let y = TOP - 26;
-            canvas.text(&label, (x + 3, y), Alignment::Left, (SMALL, EDGE));
+        }
+        let step = [1, 2, 5, 10, 20].into_iter().find(|step| step * spacing >= LABEL).unwrap_or(50);
+        let starts = std::iter::once(&0).chain(self.joins);
+        for (window, &start) in (1..).zip(starts).filter(|(window, _)| *window == 1 || window % step == 0) {
+            let label = if window == 1 && step < 5 { "window 1".to_owned() } else { window.to_string() };
+            canvas.text(&label, (self.column(start) + 3, TOP - 26), Alignment::Left, (SMALL, EDGE));
         }
     }
 }
