@@ -31,6 +31,7 @@ WHOLE = {
     "songs": "songs",
     "demo_codes": "demo",
     "ops": "ops",
+    "gradients": "gradients",
 }
 GOLDENS = Path(__file__).resolve().parent.parent
 

@@ -33,6 +33,8 @@ enum Command {
     },
     /// Checks the rules of the tree that no Rust tool knows; STYLE.md and ARCHITECTURE.md name them.
     Tidy,
+    /// Writes docs/examples.md again: what the examples print.
+    Docs,
     /// Shows that the cases notice wrong forms of the port: builds and runs each one in a copy of the tree.
     Mutants(mutants::Options),
     /// Feeds random files to the readers of a checkpoint's files; needs cargo-fuzz and the nightly toolchain.
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Ci { only } => ci::run(&root, &only),
         Command::Tidy => tidy::run(&root),
+        Command::Docs => ci::write_docs(&root),
         Command::Mutants(options) => mutants::run(&root, &options),
         Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Hostile => hostile::run(&root),

@@ -6,7 +6,10 @@ use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use music3::{ComputePath, Matmul, Precision, rng::Rng};
 
 pub(crate) use crate::again_args::AgainArgs;
-use crate::{bench::BenchCommand, convert::ConvertArgs, synth::SynthArgs, verify::VerifyArgs};
+use crate::{
+    bench::BenchCommand, completions::CompletionsArgs, convert::ConvertArgs, plot::PlotArgs, synth::SynthArgs,
+    verify::VerifyArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +17,8 @@ Examples:
       Try the program: a tiny random model makes four seconds of noise in song.wav.
   music3 generate --model weights --caption \"dreamy synth pop, female voice\" --lyrics-file song.txt
       Make a song of up to a minute with the published weights.
+  music3 plot song.wav
+      See the song: waveform, spectrogram and levels, in song.png.
   music3 inspect weights
       See what a checkpoint folder holds and how much memory a song needs.
   music3 check goldens
@@ -77,6 +82,10 @@ pub(crate) enum Command {
     SynthCheckpoint(SynthArgs),
     /// Compare this port with a whole run of the original implementation on the same weights, stage by stage.
     Verify(VerifyArgs),
+    /// Draw a song: waveform, spectrogram, levels, joins of windows, samples at full scale.
+    Plot(PlotArgs),
+    /// Print what makes a shell complete this program's commands and options.
+    Completions(CompletionsArgs),
 }
 
 /// Which checkpoint.

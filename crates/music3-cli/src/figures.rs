@@ -25,6 +25,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
+/// Returns a number of things.
+pub(crate) fn count(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
 /// Returns a level; silence has none.
 pub(crate) fn level(dbfs: f64) -> String {
     if dbfs.is_finite() { format!("{dbfs:.1} dBFS") } else { "silent".to_owned() }

@@ -5,6 +5,7 @@ mod args;
 mod backends;
 mod bench;
 mod check;
+mod completions;
 mod convert;
 mod failure;
 mod figures;
@@ -13,6 +14,7 @@ mod inspect;
 mod interrupt;
 mod memory;
 mod panics;
+mod plot;
 mod synth;
 mod terminal;
 mod text;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(command),
         Command::SynthCheckpoint(args) => synth::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Plot(args) => plot::run(args),
+        Command::Completions(args) => completions::run(&args),
     });
     match outcome {
         Some(Ok(code)) => code,

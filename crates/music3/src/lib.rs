@@ -1,7 +1,14 @@
 //! MiniMax-Music3 on Burn: lyrics and a caption in, a 44.1 kHz stereo song out.
 //!
 //! [`Music3::open`] takes a checkpoint folder and a device of any Burn backend, [`Music3::generate`] makes a song. The
-//! stages are public: [`autoregressive`], [`flow`] and [`vocode`](mod@vocode) run one half at a time on modules that the caller holds.
+//! stages are public: [`autoregressive`], [`flow`] and [`vocode`](mod@vocode) run one half at a time on modules that the
+//! caller holds. Those are ordinary Burn modules: [`Music3::load_transformer`] and its like return them one by one, also
+//! on `Autodiff<B>`.
+//!
+//! # Features
+//! `flex`, `ndarray` (both default) and `cuda` compile fast paths for these backends; any other backend takes plain
+//! tensor ops. None of them chooses a backend: that is the caller's `B`. `demo` adds the tiny checkpoint that the program
+//! carries, and random checkpoints.
 
 pub mod autoregressive;
 mod configs;
@@ -36,10 +43,15 @@ pub use estimate::{Bf16Storage, Estimate, RunSize, StageEstimate};
 pub use frames_error::FramesError;
 /// Audio in memory, its levels, and WAV files.
 pub use music3_audio as audio;
+/// The five components as Burn modules, with their configurations.
+pub use music3_model as model;
 #[cfg(feature = "cuda")]
 pub use music3_nn::cache_compiled_kernels;
-pub use music3_nn::{ComputePath, DeviceReport, Matmul, device_report};
-pub use music3_text::ControlTokens;
+pub use music3_nn::{ComputePath, DeviceReport, Matmul, Width, device_report};
+pub use music3_text::{ControlTokens, PromptIds};
+/// Checkpoint folders: what they hold, and how modules are filled from them.
+pub use music3_weights as weights;
+pub use music3_weights::Component;
 pub use precision::Precision;
 pub use progress::{Listener, OnProgress, Progress, Tap};
 pub use recipe::{

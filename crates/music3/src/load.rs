@@ -1,9 +1,9 @@
-//! The modules of each stage, loaded from a checkpoint.
+//! The modules of each stage, loaded from a checkpoint: together or one by one.
 
 use std::ops::ControlFlow;
 
 use burn::{module::Module, tensor::backend::Backend};
-use music3_model::Vocoder;
+use music3_model::{ConditionMix, DepthDecoder, Qwen3ForCausalLM, Transformer1DModel, Vocoder};
 use music3_nn::Width;
 use music3_weights::{Component, WeightsError};
 
@@ -16,70 +16,102 @@ use crate::{
 };
 
 impl<B: Backend> Music3<B> {
-    /// Loads the language model and the depth decoder.
+    /// Loads the language model and the depth decoder, which make frames together.
     ///
     /// # Errors
-    /// Everything that is wrong with their files.
+    /// Everything that is wrong with their files; the listener broke.
     pub fn load_autoregressive(&self, listener: &mut dyn Listener<B>) -> Result<AutoregressiveHalf<B>, SongError> {
-        let width = self.options().precision.autoregressive();
-        let mut loader = Loader { music: self, width, stage: Stage::Autoregressive, listener };
-        let configs = self.configs();
         Ok(AutoregressiveHalf {
-            language_model: loader
-                .load(configs.language_model.init(width, self.device())?, Component::LanguageModel)?,
-            rvq_depth_decoder: loader
-                .load(configs.rvq_depth_decoder.init(width, self.device())?, Component::RvqDepthDecoder)?,
+            language_model: self.load_language_model(listener)?,
+            rvq_depth_decoder: self.load_rvq_depth_decoder(listener)?,
         })
     }
 
-    /// Loads the condition encoder, in the autoregressive half's width, and the transformer.
+    /// Loads the condition encoder and the transformer, which make latents together.
     ///
     /// # Errors
-    /// Everything that is wrong with their files.
+    /// Everything that is wrong with their files; the listener broke.
     pub fn load_flow(&self, listener: &mut dyn Listener<B>) -> Result<Flow<B>, SongError> {
-        let precision = self.options().precision;
-        let configs = self.configs();
-        let condition_encoder = configs.condition_encoder.init(precision.autoregressive(), self.device())?;
-        let transformer = configs.transformer.init(precision.acoustic(), self.device())?;
-        let mut loader = Loader { music: self, width: precision.autoregressive(), stage: Stage::Flow, listener };
-        let condition_encoder = loader.load(condition_encoder, Component::ConditionEncoder)?;
-        loader.width = precision.acoustic();
-        let transformer = loader.load(transformer, Component::Transformer)?;
-        Ok(Flow { condition_encoder, transformer })
+        Ok(Flow {
+            condition_encoder: self.load_condition_encoder(listener)?,
+            transformer: self.load_transformer(listener)?,
+        })
+    }
+
+    /// Loads the language model by itself.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its files; the listener broke.
+    pub fn load_language_model(&self, listener: &mut dyn Listener<B>) -> Result<Qwen3ForCausalLM<B>, SongError> {
+        let width = self.options().precision.autoregressive();
+        let module = self.configs().language_model.init(width, self.device())?;
+        self.load(module, width, Component::LanguageModel, listener)
+    }
+
+    /// Loads the depth decoder by itself.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its files; the listener broke.
+    pub fn load_rvq_depth_decoder(&self, listener: &mut dyn Listener<B>) -> Result<DepthDecoder<B>, SongError> {
+        let width = self.options().precision.autoregressive();
+        let module = self.configs().rvq_depth_decoder.init(width, self.device())?;
+        self.load(module, width, Component::RvqDepthDecoder, listener)
+    }
+
+    /// Loads the condition encoder by itself; its width is the autoregressive half's.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its files; the listener broke.
+    pub fn load_condition_encoder(&self, listener: &mut dyn Listener<B>) -> Result<ConditionMix<B>, SongError> {
+        let width = self.options().precision.autoregressive();
+        let module = self.configs().condition_encoder.init(width, self.device())?;
+        self.load(module, width, Component::ConditionEncoder, listener)
+    }
+
+    /// Loads the transformer by itself.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its files; the listener broke.
+    pub fn load_transformer(&self, listener: &mut dyn Listener<B>) -> Result<Transformer1DModel<B>, SongError> {
+        let width = self.options().precision.acoustic();
+        let module = self.configs().transformer.init(width, self.device())?;
+        self.load(module, width, Component::Transformer, listener)
     }
 
     /// Loads the vocoder.
     ///
     /// # Errors
-    /// Everything that is wrong with its files.
+    /// Everything that is wrong with its files; the listener broke.
     pub fn load_vocoder(&self, listener: &mut dyn Listener<B>) -> Result<Vocoder<B>, SongError> {
         let width = self.options().precision.acoustic();
-        let mut loader = Loader { music: self, width, stage: Stage::Vocoder, listener };
-        loader.load(self.configs().vocoder.init(width, self.device())?, Component::Vocoder)
+        let module = self.configs().vocoder.init(width, self.device())?;
+        self.load(module, width, Component::Vocoder, listener)
+    }
+
+    fn load<M: Module<B>>(
+        &self,
+        module: M,
+        width: Width,
+        component: Component,
+        listener: &mut dyn Listener<B>,
+    ) -> Result<M, SongError> {
+        let mut report = |progress: music3_weights::Progress<'_>| -> ControlFlow<()> {
+            let (bytes, total_bytes) = (progress.loaded_bytes, progress.total_bytes);
+            listener.progress(Progress::Loading { component, bytes, total_bytes })
+        };
+        let folder = self.checkpoint().component(component);
+        folder.load::<B, M>(module, width, &mut report).map_err(|error| match error {
+            WeightsError::Cancelled { .. } => SongError::Cancelled { stage: stage_of(component) },
+            error => error.into(),
+        })
     }
 }
 
-/// Loads the components of one stage.
-struct Loader<'a, B: Backend> {
-    music: &'a Music3<B>,
-    width: Width,
-    stage: Stage,
-    listener: &'a mut dyn Listener<B>,
-}
-
-impl<B: Backend> Loader<'_, B> {
-    fn load<M: Module<B>>(&mut self, module: M, component: Component) -> Result<M, SongError> {
-        let mut report = |progress: music3_weights::Progress<'_>| -> ControlFlow<()> {
-            self.listener.progress(Progress::Loading {
-                component,
-                bytes: progress.loaded_bytes,
-                total_bytes: progress.total_bytes,
-            })
-        };
-        let folder = self.music.checkpoint().component(component);
-        folder.load::<B, M>(module, self.width, &mut report).map_err(|error| match error {
-            WeightsError::Cancelled { .. } => SongError::Cancelled { stage: self.stage },
-            error => error.into(),
-        })
+/// Returns the stage that a component belongs to.
+fn stage_of(component: Component) -> Stage {
+    match component {
+        Component::LanguageModel | Component::RvqDepthDecoder => Stage::Autoregressive,
+        Component::ConditionEncoder | Component::Transformer => Stage::Flow,
+        Component::Vocoder => Stage::Vocoder,
     }
 }

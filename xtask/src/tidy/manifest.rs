@@ -1,5 +1,5 @@
 //! Versions stand in one place, the workspace's `Cargo.toml`; nothing there is unused or unexplained; every package
-//! takes the workspace's lints.
+//! takes the workspace's lints. A package outside the workspace has its own versions, but never others.
 
 use super::{Finding, dependencies::Workspace, tree::Tree};
 
@@ -9,9 +9,6 @@ const ROOT: &str = "Cargo.toml";
 /// The document that says why each third-party crate is there.
 const REASONS: &str = "ARCHITECTURE.md";
 
-/// A workspace of its own, because cargo-fuzz builds it with another toolchain; its versions stand in it.
-const ALONE: &str = "fuzz/Cargo.toml";
-
 /// Finds members that choose versions or lints themselves, and workspace dependencies that are unused or unexplained.
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -19,11 +16,35 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     for (path, text) in tree.texts(ROOT) {
         if path == ROOT {
             check_root(&mut findings, text, reasons, workspace);
-        } else if path.ends_with("/Cargo.toml") && path != ALONE {
-            check_member(&mut findings, path, text);
+        } else if path.ends_with("/Cargo.toml") {
+            if text.lines().any(|line| line.trim_end() == "[workspace]") {
+                check_outsider(&mut findings, (path, text), tree);
+            } else {
+                check_member(&mut findings, path, text);
+            }
         }
     }
     findings
+}
+
+/// A package that stands for other people's has no workspace to take versions from; they are compared instead.
+fn check_outsider(findings: &mut Vec<Finding>, (path, text): (&str, &str), tree: &Tree) {
+    let root = tree.texts(ROOT).find(|(path, _)| *path == ROOT).map_or("", |(_, text)| text);
+    let version =
+        |line: &str| line.split_once("version = ").and_then(|(_, rest)| Some(rest.split('"').nth(1)?.to_owned()));
+    let known: Vec<(&str, Option<String>)> = entries(root, |section| section == "workspace.dependencies")
+        .map(|(_, name, value)| (name, version(value)))
+        .collect();
+    for (number, name, value) in entries(text, |section| section.ends_with("dependencies")) {
+        let Some(found) = version(value) else { continue };
+        match known.iter().find(|(known, _)| *known == name) {
+            Some((_, Some(expected))) if *expected == found => {}
+            _ => findings.push(Finding::new(
+                format!("{path}:{number}"),
+                format!("{name} {found} is not the version of the root's Cargo.toml"),
+            )),
+        }
+    }
 }
 
 fn check_root(findings: &mut Vec<Finding>, text: &str, reasons: &str, workspace: &Workspace) {
@@ -87,13 +108,6 @@ mod tests {
     }
 
     #[test]
-    fn the_fuzzers_workspace_alone_has_versions_of_its_own() {
-        let text = "[dependencies]\nlibfuzzer-sys = \"0.4\"\n";
-        assert_eq!(check(&Tree::of(&[(ALONE, text)]), &Workspace::default()), []);
-        assert_eq!(check(&Tree::of(&[("other/fuzz/Cargo.toml", text)]), &Workspace::default()).len(), 2);
-    }
-
-    #[test]
     fn takes_members_that_choose_nothing() {
         let text =
             format!("[dependencies]\nburn.workspace = true\nhalf = {{ workspace = true, optional = true }}\n{LINTS}");
@@ -107,6 +121,19 @@ mod tests {
             assert_eq!(found_in_member(&text)[0].place, "crates/a/Cargo.toml:2", "{section}");
         }
         assert_eq!(found_in_member(&format!("[dependencies.half]\nversion = \"2\"\n{LINTS}")).len(), 1);
+    }
+
+    #[test]
+    fn a_package_outside_has_the_versions_of_the_root() {
+        let root = "[workspace.dependencies]\nhalf = { version = \"=2\" }\n";
+        let found = |outside: &str| {
+            let text = format!("[workspace]\n\n[dependencies]\nmusic3 = {{ path = \"..\" }}\n{outside}\n");
+            let tree = Tree::of(&[(ROOT, root), (REASONS, "`half`"), ("examples/out/Cargo.toml", &text)]);
+            check(&tree, &Workspace::of(&[("music3-nn", &["half"])]))
+        };
+        assert_eq!(found("half = { version = \"=2\", optional = true }"), []);
+        assert_eq!(found("half = { version = \"3\" }")[0].place, "examples/out/Cargo.toml:5");
+        assert_eq!(found("other = { version = \"3\" }").len(), 1);
     }
 
     #[test]

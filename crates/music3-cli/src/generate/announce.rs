@@ -6,7 +6,10 @@ use burn::tensor::backend::Backend;
 use music3::{ComputePath, Estimate, Music3, Speed, rng::Rng};
 use music3_text::lyric_warnings;
 
-use super::order::{Order, Source};
+use super::{
+    hints::hints,
+    order::{Order, Source},
+};
 use crate::{backends::Selected, failure::Failure, figures, terminal::say};
 
 /// Arithmetic that any computer does within a minute; its speed is not measured for less.
@@ -95,6 +98,8 @@ impl Announcer<'_> {
             None => {
                 let lyrics = lyric_warnings(&self.order.request.lyrics);
                 warnings.extend(lyrics.iter().map(|warning| format!("warning: {warning}")));
+                let max_seconds = self.order.request.max_seconds.min(MAX_SECONDS);
+                warnings.extend(hints(&self.order.request.lyrics, max_seconds));
             }
         }
         warnings

@@ -2,8 +2,10 @@
 
 mod again;
 mod announce;
+mod codes;
 mod files;
 mod follow;
+mod hints;
 mod making;
 mod order;
 mod report;
@@ -50,6 +52,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode, Failure> {
             _ => None,
         },
     };
+    codes::told(&made.song).into_iter().for_each(|line| tracing::info!("{line}"));
     let report = Report::new(&order, backend, &made, verdicts);
     if order.speaks() {
         say(report.summary());

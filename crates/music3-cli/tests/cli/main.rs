@@ -8,6 +8,7 @@ mod convert;
 mod failures;
 mod program;
 mod refusals;
+mod seeing;
 mod songs;
 mod synth;
 mod verify;

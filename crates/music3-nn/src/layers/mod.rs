@@ -22,7 +22,11 @@ pub fn lazy_param<B: Backend, const D: usize>(
     width: Width,
     device: &B::Device,
 ) -> Param<Tensor<B, D>> {
-    initializer.init(shape, device).init_mapper(move |tensor| ops::round(tensor, width))
+    initializer.init(shape, device).init_mapper(move |tensor| {
+        // What is drawn is a parameter only after it was rounded: gradients end here.
+        let requires_grad = tensor.is_require_grad();
+        ops::round(tensor.detach(), width).detach().set_require_grad(requires_grad)
+    })
 }
 
 /// Returns torch's default range for weights of `fan_in` inputs: uniform in ±1/√fan_in.

@@ -12,7 +12,8 @@ pub fn widen<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
 
 /// Returns an f32 tensor stored in `width`: as it is, or rounded to bf16, to nearest with ties to even.
 ///
-/// Subnormals are kept, values past the largest bf16 become infinite, and NaN stays NaN.
+/// Subnormals are kept, values past the largest bf16 become infinite, and NaN stays NaN. Where gradients are recorded
+/// they pass as if nothing had been rounded, as torch's do.
 pub fn round<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
     if width == Width::F32 {
         return widen(x);
@@ -23,8 +24,20 @@ pub fn round<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tenso
     let device = x.device();
     match Rounding::of::<B>(&device) {
         Rounding::Cast => x.cast(DType::BF16),
+        Rounding::Host | Rounding::Emulated if B::ad_enabled(&device) => round_with_gradient(x, width),
         Rounding::Host | Rounding::Emulated => from_data(x.into_data(), width, &device),
     }
+}
+
+/// Rounds on the host, which records nothing, and puts the result in the place of a value that is recorded.
+fn round_with_gradient<B: Backend, const D: usize>(x: Tensor<B, D>, width: Width) -> Tensor<B, D> {
+    let device = x.device();
+    let rounded: Tensor<B, D> = from_data(x.clone().into_data(), width, &device);
+    let recorded = if rounded.dtype() == DType::BF16 { x.cast(DType::BF16) } else { x };
+    // Neighbours or equal, so that difference and sum are exact; of two infinities nothing is left to add.
+    let difference = rounded - recorded.clone().detach();
+    let difference = difference.clone().mask_fill(difference.is_nan(), 0.0);
+    recorded + difference.detach()
 }
 
 /// Returns a number as a tensor of `width` holds it, one without dimensions included.

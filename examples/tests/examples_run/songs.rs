@@ -1,40 +1,20 @@
-//! Every example is run as the program that it is.
+//! The examples that make whole songs.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
 };
 
 use music3::audio::{levels, read_wav};
 
-/// Finds the program of an example; cargo builds all of them before the tests of this package.
-fn program(name: &str) -> PathBuf {
-    let test = env::current_exe().expect("a test has a program");
-    let target = test.ancestors().nth(2).expect("tests lie in the folder deps");
-    let program = target.join("examples").join(name).with_extension(env::consts::EXE_EXTENSION);
-    assert!(program.is_file(), "{} is missing; run `cargo test -p music3-examples`", program.display());
-    program
-}
-
-fn run(name: &str, arguments: &[&Path], cache: &Path) -> Output {
-    let output = Command::new(program(name))
-        .args(arguments)
-        .env("XDG_CACHE_HOME", cache)
-        .output()
-        .expect("an example can be started");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}: {errors}");
-    output
-}
+use crate::program::run;
 
 #[test]
 fn generate_song_writes_the_song_it_reports() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("song.wav");
-    let output = run("generate_song", &[&path], folder.path());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.trim_end().ends_with(&path.display().to_string()), "{said}");
+    let said = run("generate_song", &["song.wav"], folder.path());
+    assert!(said.trim_end().ends_with("song.wav"), "{said}");
 
     let audio = read_wav(&path).expect("a WAV file");
     assert_eq!(audio.sample_rate_hz(), 44_100);
@@ -53,7 +33,7 @@ fn generate_song_writes_the_song_it_reports() {
 #[test]
 fn stage_by_stage_shows_each_stage() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let said = String::from_utf8_lossy(&run("stage_by_stage", &[], folder.path()).stderr).into_owned();
+    let said = run("stage_by_stage", &[], folder.path());
     for part in ["prompt: 2 rows of ", "frame 1: codes [", "frame hiddens: [1, ", "latents: 1 window of [1, ", "Hz"] {
         assert!(said.contains(part), "`{part}` is missing in\n{said}");
     }
@@ -62,7 +42,7 @@ fn stage_by_stage_shows_each_stage() {
 #[test]
 fn memory_stays_flat_over_thirty_songs() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    run("memory_over_songs", &[Path::new("30"), folder.path()], folder.path());
+    run("memory_over_songs", &["30", "."], folder.path());
     let table = fs::read_to_string(folder.path().join("memory_over_songs.csv")).expect("the table");
     let held: Vec<f64> = table
         .lines()
