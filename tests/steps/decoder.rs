@@ -12,7 +12,14 @@ use music3_testkit::on_each_backend;
 
 use crate::compare::{assert_rounded_alike, host, values};
 
-on_each_backend!(projections_fill_the_cache, attention_over_a_cache, feed_forward, products_with_a_sum, rms_norm);
+on_each_backend!(
+    projections_fill_the_cache,
+    attention_over_a_cache,
+    attention_of_new_positions,
+    feed_forward,
+    products_with_a_sum,
+    rms_norm,
+);
 
 /// Sizes of a layer; the first two are the published language model's and depth decoder's, a few layers narrower.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +136,40 @@ fn attention_over_a_cache<B: Backend>(device: &B::Device) {
     }
 }
 
+/// Projections, cache and attention in one: the attention, and what the cache holds afterwards.
+fn attention_of_new_positions<B: Backend>(device: &B::Device) {
+    for sizes in SIZES {
+        let layer = Layer::<B>::new(sizes, device);
+        // The first position, the last of a tile, the first of a part, and more parts than one can hold.
+        for stored in [0, 31, 128, 1500] {
+            let x = values([2, sizes.tokens, sizes.hidden], 14, Width::Bf16, device);
+            let table = RotaryTable::new(sizes.head_dim, 1e6, stored + sizes.tokens, Width::Bf16, device);
+            let table = table.narrow(stored, sizes.tokens);
+            let run = |path: ComputePath| {
+                let mut cache = cache::<B>(sizes, stored + sizes.tokens + 3, device);
+                cache.extend(stored, |layers, _| {
+                    if stored > 0 {
+                        let shape = [2, sizes.kv_heads, stored, sizes.head_dim];
+                        let keys = values(shape, 11, Width::Bf16, device);
+                        layers[0].append(0, keys, values(shape, 12, Width::Bf16, device));
+                    }
+                });
+                path.scope(|| {
+                    cache.extend(sizes.tokens, |layers, position| {
+                        let attended = layer.projections(sizes, &table).attend(x.clone(), &mut layers[0], position);
+                        let (keys, values) = layers[0].whole();
+                        [host(attended), host(keys.clone()), host(values.clone())]
+                    })
+                })
+            };
+            let (found, wanted) = (run(ComputePath::Kernels), run(ComputePath::Plain));
+            for (what, (found, wanted)) in ["attention", "keys", "values"].iter().zip(found.iter().zip(&wanted)) {
+                assert_rounded_alike(&format!("{what} at {stored} of {sizes:?}"), found, wanted);
+            }
+        }
+    }
+}
+
 fn feed_forward<B: Backend>(device: &B::Device) {
     for (hidden, intermediate, rows) in [(1024, 3072, 2), (64, 44, 4), (8, 3, 1), (1288, 771, 3)] {
         let (gate, up) = (linear(hidden, intermediate, 21, device), linear(hidden, intermediate, 22, device));
@@ -141,22 +182,28 @@ fn feed_forward<B: Backend>(device: &B::Device) {
 }
 
 fn products_with_a_sum<B: Backend>(device: &B::Device) {
-    for (inner, outputs, rows) in [(4096, 512, 2), (12_288, 64, 2), (24, 7, 4), (8, 1, 1), (1032, 100, 3)] {
+    for (inner, outputs, rows) in
+        [(4096, 512, 2), (4096, 1100, 2), (512, 4100, 1), (12_288, 64, 2), (24, 7, 4), (8, 1, 1), (1032, 100, 3)]
+    {
         let weight = linear::<B>(inner, outputs, 31, device);
         let x = values::<B, 3>([rows, 1, inner], 32, Width::Bf16, device);
         let residual = values::<B, 3>([rows, 1, outputs], 33, Width::Bf16, device);
         let run = |path: ComputePath| {
             path.scope(|| {
                 let added = weight.forward_added(x.clone(), residual.clone());
+                let repeated = weight.forward_added(x.clone(), residual.clone().narrow(0, 0, 1));
                 [
                     host(added),
+                    host(repeated),
                     host(weight.forward(x.clone())),
                     host(weight.forward_rows(x.clone(), 0..outputs.div_ceil(2))),
                 ]
             })
         };
         let (found, wanted) = (run(ComputePath::Kernels), run(ComputePath::Plain));
-        for (what, (found, wanted)) in ["added", "alone", "some rows"].iter().zip(found.iter().zip(&wanted)) {
+        for (what, (found, wanted)) in
+            ["added", "one row added to all", "alone", "some rows"].iter().zip(found.iter().zip(&wanted))
+        {
             assert_rounded_alike(&format!("{inner} to {outputs}, {rows} rows, {what}"), found, wanted);
         }
     }
@@ -207,6 +254,8 @@ fn cuda_takes_every_kernel() {
         let queries = music3_kernels::try_read_positions(&x, norm(), [&query, &key, &value], None, &cache());
         let queries = queries.unwrap_or_else(|| panic!("projections of {sizes:?}"));
         assert!(music3_kernels::try_attend_stored(&queries, &cache()).is_some(), "attention of {sizes:?}");
+        let newest = music3_kernels::try_attend_newest(&x, norm(), [&query, &key, &value], None, &cache());
+        assert_eq!(newest.is_some(), sizes.tokens == 1, "attention of the newest of {sizes:?}");
         assert!(music3_kernels::try_gated(&x, norm(), &key, &value).is_some(), "gate of {sizes:?}");
         assert!(music3_kernels::try_linear_added(&x, &key, None).is_some(), "product of {sizes:?}");
         assert!(music3_kernels::try_rms_norm(&x, norm()).is_some(), "norm of {sizes:?}");
