@@ -13,11 +13,7 @@ use music3_testkit::on_each_backend;
 
 use crate::tiny::Tiny;
 
-on_each_backend!(
-    pass_through_rounding_to_bf16,
-    reach_parameters_that_were_drawn_in_bf16,
-    are_computed_with_plain_ops,
-);
+on_each_backend!(pass_through_rounding_to_bf16, reach_parameters_that_were_drawn_in_bf16, are_computed_with_plain_ops,);
 
 /// Not on CUDA: behind `Autodiff` products are CubeCL's own there, which may stage f32 operands as TF32.
 mod are_torchs {
