@@ -1,7 +1,7 @@
 """weights-mapping/contract.json: every tensor of the published checkpoint, from upstream's classes at the published sizes.
 
 Nothing is downloaded and nothing is allocated: the classes are built on torch's meta device, and their state dicts
-list names and shapes. The dtypes are those of the published files.
+list names and shapes. The dtypes are those of the published files, the native names those of native_names.py.
 
     python contract.py [OUT]
 """
@@ -18,6 +18,8 @@ from diffusers.models.transformers.minimax_music3_rvq_depth_decoder import MiniM
 from diffusers.models.transformers.transformer_minimax_music3 import MiniMaxMusic3Transformer1DModel
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers import __version__ as transformers_version
+
+from native_names import native_config, native_name
 
 DEFAULT_OUT = Path(__file__).resolve().parents[2] / "weights-mapping" / "contract.json"
 
@@ -65,15 +67,18 @@ def main(out):
         tensors = model.state_dict()
         if len(tensors) != count:
             raise SystemExit(f"{name}: {len(tensors)} tensors, expected {count}")
-        rows += [[name, key, list(tensor.shape), dtype] for key, tensor in sorted(tensors.items())]
+        rows += [[name, key, list(tensor.shape), dtype, *native_name(name, key)] for key, tensor in sorted(tensors.items())]
 
     # One row a line, so that a difference shows as lines.
     versions = {"diffusers": diffusers_version, "transformers": transformers_version, "torch": torch.__version__.split("+")[0]}
     configs = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry[0])}" for name, entry in components.items())
+    native = native_config(components["language_model"][0], components["rvq_depth_decoder"][0])
+    columns = ["component", "name", "shape", "dtype", "native file", "native name", "third of the native tensor"]
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     out.write_text(
         f'{{"made_by": "goldens/generate/contract.py", "versions": {json.dumps(versions)},\n'
-        f'"configs": {{\n{configs}\n}},\n"columns": ["component", "name", "shape", "dtype"],\n"tensors": [\n{lines}\n]}}\n'
+        f'"configs": {{\n{configs}\n}},\n"native_config": {json.dumps(native)},\n'
+        f'"columns": {json.dumps(columns)},\n"tensors": [\n{lines}\n]}}\n'
     )
     print(f"{len(rows)} tensors in {out}")
 

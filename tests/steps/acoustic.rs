@@ -2,15 +2,27 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 use music3_nn::{
-    ComputePath, RotaryTable, Width,
-    ops::{self, AttentionMask},
+    ComputePath, Matmul, RotaryTable, Width,
+    ops::{self, AttentionMask, Conv1dOptions, ConvTranspose1dOptions},
     rotary::split_heads,
 };
 use music3_testkit::on_each_backend;
 
 use crate::compare::{assert_close, assert_rounded_alike, host, values};
 
-on_each_backend!(layer_norm, gates, heads, snakes, sums, products_with_a_bias, attention_over_sequences);
+on_each_backend!(
+    layer_norm,
+    gates,
+    heads,
+    snakes,
+    sums,
+    products_with_a_bias,
+    gated_products,
+    attention_over_sequences,
+    attention_in_parts,
+    convolutions,
+    transposed_convolutions,
+);
 
 const WIDTHS: [Width; 2] = [Width::F32, Width::Bf16];
 
@@ -64,8 +76,11 @@ fn heads<B: Backend>(device: &B::Device) {
 
 fn snakes<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
-        let (x, alpha) = (values::<B, 3>([2, 7, 33], 16, width, device), values([1, 7, 1], 17, width, device));
-        both(&format!("snake, {width}"), width, || ops::snake(x.clone(), alpha.clone(), 1e-9, width));
+        for (channels, len) in [(7, 33), (8, 33), (96, 5)] {
+            let x = values::<B, 3>([2, channels, len], 16, width, device);
+            let alpha = values([1, channels, 1], 17, width, device);
+            both(&format!("snake of {channels}, {width}"), width, || ops::snake(x.clone(), alpha.clone(), 1e-9, width));
+        }
     }
 }
 
@@ -84,13 +99,103 @@ fn products_with_a_bias<B: Backend>(device: &B::Device) {
             both(&format!("{inner} to {outputs} with a bias, {width}"), width, || {
                 ops::linear(x.clone(), weight.clone(), Some(bias.clone()), width)
             });
+            let residual = values::<B, 3>([2, rows, outputs], 18, width, device);
+            for bias in [Some(bias), None] {
+                both(&format!("{inner} to {outputs} with a residual, {width}"), width, || {
+                    ops::linear_added(x.clone(), weight.clone(), bias.clone(), residual.clone(), width)
+                });
+            }
+        }
+    }
+}
+
+fn gated_products<B: Backend>(device: &B::Device) {
+    for width in WIDTHS {
+        for (rows, inner, half) in [(40, 256, 96), (7, 24, 5), (1, 8, 16)] {
+            let x = values::<B, 3>([2, rows, inner], 19, width, device);
+            let (weight, bias) = (values([2 * half, inner], 20, width, device), values([2 * half], 21, width, device));
+            both(&format!("gated {inner} to {half}, {width}"), width, || {
+                ops::gated_linear(x.clone(), weight.clone(), bias.clone(), width)
+            });
+        }
+    }
+}
+
+/// f32 attention in tiles, against torch's form with f32 products.
+fn attention_in_parts<B: Backend>(device: &B::Device) {
+    for (queries, keys, heads, head_dim) in [(70, 70, 4, 64), (201, 201, 3, 16), (3, 690, 2, 32)] {
+        let query = values::<B, 4>([2, heads, queries, head_dim], 13, Width::F32, device);
+        let key = values([2, heads, keys, head_dim], 14, Width::F32, device);
+        let value = values([2, heads, keys, head_dim], 15, Width::F32, device);
+        let attend = || {
+            let (query, key, value) = (query.clone(), key.clone(), value.clone());
+            host(ops::scaled_dot_product_attention(query, key, value, AttentionMask::Full, Width::F32))
+        };
+        let wanted = ComputePath::Plain.scope(attend);
+        for (matmul, allowed) in [(Matmul::Strict, 2e-5), (Matmul::Split, 2e-5), (Matmul::Tf32, 1e-3)] {
+            let found = matmul.scope(attend);
+            let rms = (wanted.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / wanted.len() as f64).sqrt();
+            let apart = found.iter().zip(&wanted).map(|(a, b)| f64::from((a - b).abs()) / rms);
+            let worst = apart.fold(0.0, f64::max);
+            println!("attention {queries}×{keys} of {head_dim}, {matmul}: worst {worst:.2e} of rms");
+            // Written so that a NaN fails.
+            assert!(worst <= allowed, "{queries}×{keys} of {head_dim}, {matmul}: {worst:.2e}, {allowed:.0e} may");
+        }
+    }
+}
+
+fn convolutions<B: Backend>(device: &B::Device) {
+    for width in WIDTHS {
+        // Channels, length, taps, dilation: whole vectors and not, shorter than the kernel reaches, one position.
+        for (inner, out, len, taps, dilation) in [
+            (16, 24, 70, 7, 1),
+            (32, 32, 40, 7, 9),
+            (8, 8, 9, 7, 3),
+            (5, 3, 12, 3, 2),
+            (8, 4, 1, 7, 1),
+            (64, 128, 33, 1, 1),
+        ] {
+            let x = values::<B, 3>([2, inner, len], 22, width, device);
+            let weight = values::<B, 3>([out, inner, taps], 23, width, device);
+            let (bias, residual) = (values([out], 24, width, device), values([2, out, len], 25, width, device));
+            let options = Conv1dOptions { padding: dilation * (taps - 1) / 2, dilation };
+            let what = format!("{inner} to {out} over {taps} taps of {len} at {dilation}, {width}");
+            for bias in [Some(bias), None] {
+                both(&what, width, || ops::conv1d(x.clone(), weight.clone(), bias.clone(), options, width));
+                let convolution = ops::Convolution { weight: weight.clone(), bias, options };
+                both(&format!("{what}, added"), width, || {
+                    ops::conv1d_added(x.clone(), convolution.clone(), residual.clone(), width)
+                });
+            }
+        }
+    }
+}
+
+fn transposed_convolutions<B: Backend>(device: &B::Device) {
+    for width in WIDTHS {
+        for (inner, out, len, stride) in [(16, 24, 30, 8), (8, 4, 9, 2), (12, 6, 5, 3), (8, 8, 1, 4), (64, 32, 40, 1)] {
+            let x = values::<B, 3>([2, inner, len], 26, width, device);
+            let weight = values::<B, 3>([inner, out, 2 * stride], 27, width, device);
+            let (bias, alpha) = (values([out], 28, width, device), values([1, out, 1], 29, width, device));
+            let options = ConvTranspose1dOptions { stride, padding: stride.div_ceil(2) };
+            let what = format!("{inner} to {out} times {stride} of {len}, {width}");
+            both(&what, width, || ops::conv_transpose1d(x.clone(), weight.clone(), Some(bias.clone()), options, width));
+            // What follows reads rows that begin inside a larger buffer.
+            if width == Width::F32 {
+                both(&format!("{what}, bent"), width, || {
+                    let upsampled = ops::conv_transpose1d(x.clone(), weight.clone(), None, options, width);
+                    ops::snake(upsampled, alpha.clone(), 1e-9, width)
+                });
+            }
         }
     }
 }
 
 fn attention_over_sequences<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
-        for (queries, keys, heads, kv_heads, head_dim) in [(70, 70, 4, 4, 64), (9, 30, 6, 2, 10), (1, 5, 2, 1, 8)] {
+        for (queries, keys, heads, kv_heads, head_dim) in
+            [(70, 70, 4, 4, 64), (201, 201, 3, 3, 16), (5, 130, 2, 2, 48), (9, 30, 6, 2, 10), (1, 5, 2, 1, 8)]
+        {
             let query = values::<B, 4>([2, heads, queries, head_dim], 13, width, device);
             let key = values([2, kv_heads, keys, head_dim], 14, width, device);
             let value = values([2, kv_heads, keys, head_dim], 15, width, device);
@@ -101,5 +206,40 @@ fn attention_over_sequences<B: Backend>(device: &B::Device) {
                 });
             }
         }
+    }
+}
+
+/// Without this the comparisons above could compare the plain form with itself.
+#[cfg(feature = "cuda")]
+#[test]
+fn cuda_is_offered_every_kernel() {
+    type B = music3_testkit::Cuda;
+    let device = Default::default();
+    for width in WIDTHS {
+        let x = values::<B, 3>([2, 9, 64], 1, width, &device);
+        let rows = || x.clone().reshape([18, 64]);
+        let (weight, bias) = (values([48, 64], 2, width, &device), values([48], 3, width, &device));
+        let (scale, shift) = (values([64], 4, width, &device), values([64], 5, width, &device));
+        assert!(music3_kernels::try_layer_norm(&x, &scale, &shift, 1e-5).is_some(), "layer norm, {width}");
+        assert!(music3_kernels::try_gated_linear(&rows(), &weight, &bias).is_some(), "gated product, {width}");
+        assert!(music3_kernels::try_gate_halves(&x).is_some(), "gate, {width}");
+        let residual = values([18, 48], 6, width, &device);
+        for bias in [Some(&bias), None] {
+            for residual in [Some(&residual), None] {
+                assert!(music3_kernels::try_linear(&rows(), &weight, bias, residual).is_some(), "product, {width}");
+            }
+        }
+        let table = RotaryTable::<B>::new(8, 10_000.0, 9, width, &device);
+        let rotated = music3_kernels::try_rotate_heads(&x, 4, [&table.cos(), &table.sin()]);
+        let heads = rotated.unwrap_or_else(|| panic!("rotation, {width}"));
+        assert!(music3_kernels::try_attend(&heads, &heads, &heads, 0.25).is_some(), "attention, {width}");
+        let channels = x.swap_dims(1, 2);
+        let alpha = values([1, 64, 1], 7, width, &device);
+        assert!(music3_kernels::try_snake(&channels, &alpha, 1e-9).is_some(), "snake, {width}");
+        let (taps, upsampling) = (values([48, 64, 7], 8, width, &device), values([64, 48, 8], 9, width, &device));
+        let convolved = music3_kernels::try_conv1d(&channels, &taps, Some(&bias), None, [9, 3]);
+        assert!(convolved.is_some(), "convolution, {width}");
+        let upsampled = music3_kernels::try_conv_transpose1d(&channels, &upsampling, Some(&bias), [4, 2]);
+        assert!(upsampled.is_some(), "transposed convolution, {width}");
     }
 }

@@ -61,12 +61,13 @@ fn a_device_draws_what_the_host_draws() {
             let exponentials: Tensor<B, 1> =
                 Tensor::from_data(TensorData::new(numbers.clone(), [numbers.len()]), (&device, DType::F32));
             let outcome = Tensor::<B, 1, Int>::from_data(TensorData::new(vec![-7i32; 12], [12]), &device);
-            try_draw(&logits, &exponentials, &outcome, draw(candidates, skipped, filters))
+            let rows = try_draw(&logits, &exponentials, &outcome, draw(candidates, skipped, filters))
                 .expect("bf16 logits on CUDA");
             let outcome = PendingRead::begin(&outcome).expect("on CUDA").wait().expect("a copy");
             let row = 40 + (wanted as i32 - 1).max(0);
             let expected = [-7, wanted as i32, -7, -7, 0, -7, -7, -7, row, row, -7, -7];
             assert_eq!(outcome, expected, "{candidates} candidates, {skipped} skipped, seed {seed}");
+            assert_eq!(rows.into_data().iter::<i32>().collect::<Vec<_>>(), [row, row], "its row for both sequences");
         }
     }
 }

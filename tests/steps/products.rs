@@ -10,7 +10,7 @@ on_each_backend!(products_keep_to_f64, products_repeat_to_the_bit);
 
 /// Rows, inner dimension, columns: the published transformer's products and the vocoder's convolutions with few rows, an
 /// attention head's two, and odd ones. `goldens/generate/product_errors.py` computes them with torch.
-const SHAPES: [[usize; 3]; 26] = [
+const SHAPES: [[usize; 3]; 27] = [
     // Transformer: attention's projections, feed-forward, first and last convolutions and projections, the time.
     [16, 2048, 2048],
     [4, 2048, 16_384],
@@ -35,6 +35,8 @@ const SHAPES: [[usize; 3]; 26] = [
     [64, 672, 96],
     [16, 768, 768],
     [64, 672, 1],
+    // Large enough for `split` to take a product apart.
+    [700, 2048, 2048],
     // Neither the model's nor any tile's sizes.
     [1, 1000, 33],
     [17, 3, 5],
@@ -77,6 +79,20 @@ fn products_keep_to_f64<B: Backend>(device: &B::Device) {
 fn in_f64(a: &[f32], b: &[f32], inner: usize) -> Vec<f64> {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
     a.chunks_exact(inner).flat_map(|a| b.chunks_exact(inner).map(move |b| dot(a, b))).collect()
+}
+
+/// Small products are as fast in f32, so `split` leaves them whole; of a large one its bits must differ.
+#[cfg(feature = "cuda")]
+#[test]
+fn split_takes_large_products_apart() {
+    type B = music3_testkit::Cuda;
+    let device = Default::default();
+    for (rows, inner, columns, apart) in [(700, 2048, 2048, true), (64, 64, 689, false)] {
+        let a = values::<B, 2>([rows, inner], 61, Width::F32, &device);
+        let b = values::<B, 2>([columns, inner], 62, Width::F32, &device);
+        let run = |matmul: Matmul| matmul.scope(|| host(ops::linear(a.clone(), b.clone(), None, Width::F32)));
+        assert_eq!(run(Matmul::Split) != run(Matmul::Strict), apart, "{rows}×{inner}×{columns}");
+    }
 }
 
 fn products_repeat_to_the_bit<B: Backend>(device: &B::Device) {

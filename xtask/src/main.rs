@@ -3,6 +3,8 @@
 #![expect(clippy::print_stdout, reason = "this program reports to a terminal")]
 
 mod ci;
+mod fuzz;
+mod hostile;
 mod mutants;
 mod tidy;
 
@@ -35,6 +37,10 @@ enum Command {
     Docs,
     /// Shows that the cases notice wrong forms of the port: builds and runs each one in a copy of the tree.
     Mutants(mutants::Options),
+    /// Feeds random files to the readers of a checkpoint's files; needs cargo-fuzz and the nightly toolchain.
+    Fuzz(fuzz::Options),
+    /// Measures what hostile files cost, and writes weights-mapping/hostile.md anew.
+    Hostile,
 }
 
 fn main() -> ExitCode {
@@ -44,6 +50,8 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(&root),
         Command::Docs => ci::write_docs(&root),
         Command::Mutants(options) => mutants::run(&root, &options),
+        Command::Fuzz(options) => fuzz::run(&root, &options),
+        Command::Hostile => hostile::run(&root),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

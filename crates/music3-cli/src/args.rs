@@ -6,7 +6,10 @@ use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use music3::{ComputePath, Matmul, Precision, rng::Rng};
 
 pub(crate) use crate::again_args::AgainArgs;
-use crate::{bench::BenchCommand, completions::CompletionsArgs, plot::PlotArgs, synth::SynthArgs, verify::VerifyArgs};
+use crate::{
+    bench::BenchCommand, completions::CompletionsArgs, convert::ConvertArgs, plot::PlotArgs, synth::SynthArgs,
+    verify::VerifyArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,6 +71,8 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
     /// Show what a checkpoint folder holds: components, dimensions, sizes, memory.
     Inspect(InspectArgs),
+    /// Write a checkpoint of either layout in the diffusers layout.
+    Convert(ConvertArgs),
     /// Compare this port with recorded answers of the original implementation.
     Check(CheckArgs),
     /// Time one component, or a whole song, and compare with what the machine can do.
@@ -91,7 +96,7 @@ pub(crate) struct CheckpointArgs {
     /// Use the demo model that the program carries. It is tiny and random: every stage runs, and the result is noise.
     #[arg(long)]
     pub(crate) demo: bool,
-    /// Folder with the published weights, in the diffusers layout.
+    /// Folder with the published weights, in either layout.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -152,7 +157,7 @@ pub(crate) struct GenerateArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("checkpoint").required(true).args(["demo", "folder"]))]
 pub(crate) struct InspectArgs {
-    /// Folder with a checkpoint in the diffusers layout.
+    /// Folder with a checkpoint in either layout.
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
     /// Look into the demo model that the program carries.

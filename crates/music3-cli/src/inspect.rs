@@ -3,6 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use music3::{Bf16Storage, Estimate, ModelConfigs, Precision, RunSize, Stage};
+use music3_text::{PromptTokenizer, TextError};
 use music3_weights::{Checkpoint, CheckpointSummary, Component, WeightsError};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -28,7 +29,10 @@ pub(crate) fn run(args: InspectArgs) -> Result<ExitCode, Failure> {
     let inspected = Inspected::of(&folder)?;
     if args.json { answer(inspected.to_json()) } else { answer(inspected.text()) }?;
     // The table is shown either way; a checkpoint that does not load is a failure all the same.
-    inspected.problems.map_or(Ok(ExitCode::SUCCESS), |problems| Err(Failure::run(chain(&problems))))
+    match inspected.problems() {
+        problems if problems.is_empty() => Ok(ExitCode::SUCCESS),
+        problems => Err(Failure::run(problems.join("\n"))),
+    }
 }
 
 /// What was found.
@@ -39,6 +43,8 @@ struct Inspected {
     memory: Vec<Memory>,
     /// Why the tensors do not fit the configurations, if they do not.
     problems: Option<WeightsError>,
+    /// Why the tokenizer is not this model's, if it is not.
+    tokenizer: Option<TextError>,
 }
 
 /// Memory of a run.
@@ -70,6 +76,7 @@ impl Inspected {
         Ok(Self {
             memory: memory.collect(),
             summary: checkpoint.summary(),
+            tokenizer: PromptTokenizer::from_file(checkpoint.tokenizer().join("tokenizer.json")).err(),
             raw_configs: raw_configs.into_iter().collect(),
             problems: checkpoint.plans().err(),
             configs,
@@ -83,6 +90,9 @@ impl Inspected {
             None => format!("{bytes}; every tensor is in its place"),
             Some(_) => format!("{bytes}; the tensors do not fit the configurations"),
         });
+        if self.tokenizer.is_some() {
+            lines.push("the tokenizer is not this model's".to_owned());
+        }
         lines.push("\ndimensions".to_owned());
         lines.extend(self.dimensions());
         let (seconds, steps) = (USUAL.max_frames / 25, USUAL.steps);
@@ -102,7 +112,29 @@ impl Inspected {
                 weights.join(" + ")
             ));
         }
+        lines.push(self.together());
         lines.join("\n")
+    }
+
+    /// Why no stage can be made smaller, in the figures of this checkpoint.
+    fn together(&self) -> String {
+        let parameters = |component| self.summary.components.iter().find(|one| one.component == component);
+        let half: u64 = [Component::LanguageModel, Component::RvqDepthDecoder]
+            .into_iter()
+            .filter_map(|component| Some(parameters(component)?.parameters))
+            .sum();
+        format!(
+            "  language model and depth decoder make each frame together and cannot be loaded in turn: {} in bf16; \
+             ndarray\n  stores f32 and needs {} for them",
+            figures::bytes(half * 2),
+            figures::bytes(half * 4)
+        )
+    }
+
+    /// All that keeps the checkpoint from being loaded.
+    fn problems(&self) -> Vec<String> {
+        let weights = self.problems.iter().map(|error| chain(error));
+        weights.chain(self.tokenizer.iter().map(|error| chain(error))).collect()
     }
 
     fn dimensions(&self) -> [String; 5] {
@@ -173,7 +205,13 @@ impl Inspected {
             "configs": self.raw_configs,
             "memory": self.memory,
             "memory_is_for": { "seconds": USUAL.max_frames / 25, "steps": USUAL.steps },
-            "problems": self.problems.iter().flat_map(|error| error.problems()).map(ToString::to_string).collect::<Vec<_>>(),
+            "problems": self
+                .problems
+                .iter()
+                .flat_map(|error| error.problems())
+                .map(ToString::to_string)
+                .chain(self.tokenizer.iter().map(|error| chain(error)))
+                .collect::<Vec<_>>(),
         });
         format!("{value:#}")
     }

@@ -6,6 +6,7 @@ mod backends;
 mod bench;
 mod check;
 mod completions;
+mod convert;
 mod failure;
 mod figures;
 mod generate;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Check(args) => check::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Bench(command) => bench::run(command),
         Command::SynthCheckpoint(args) => synth::run(args),
         Command::Verify(args) => verify::run(args),

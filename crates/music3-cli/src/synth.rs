@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use music3::synth::{Dims, RandomCheckpoint, SynthError};
-use music3_weights::WriteError;
+use music3_weights::{Layout, WriteError};
 
 use crate::{
     failure::{Failure, chain},
@@ -37,6 +37,9 @@ pub(crate) struct SynthArgs {
     /// The size of every component.
     #[arg(long, value_enum)]
     pub(crate) dims: DimsArg,
+    /// How the weights are packed; the same seed gives the same values in both.
+    #[arg(long, value_enum, default_value_t = LayoutArg::Diffusers)]
+    pub(crate) layout: LayoutArg,
     /// Start of the random numbers; the same seed gives the same checkpoint.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -63,10 +66,28 @@ impl From<DimsArg> for Dims {
     }
 }
 
+/// How the weights are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutArg {
+    /// A folder for each component.
+    Diffusers,
+    /// qwen_7B, flowmatching_vae.pth and dav.pth.
+    Native,
+}
+
+impl From<LayoutArg> for Layout {
+    fn from(layout: LayoutArg) -> Self {
+        match layout {
+            LayoutArg::Diffusers => Self::Diffusers,
+            LayoutArg::Native => Self::Native,
+        }
+    }
+}
+
 /// Makes the checkpoint.
 pub(crate) fn run(args: SynthArgs) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen();
-    let checkpoint = RandomCheckpoint::new(args.dims.into(), args.seed).map_err(failure)?;
+    let checkpoint = RandomCheckpoint::of_layout(args.dims.into(), args.layout.into(), args.seed).map_err(failure)?;
     let total = checkpoint.bytes();
     let bar = if !args.quiet && is_watched() { bar(total) } else { ProgressBar::hidden() };
     let furthest = AtomicU64::new(0);

@@ -34,7 +34,7 @@ Exit codes: 0 every stage within its bounds, 1 one is not, 2 not run: no weights
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct VerifyArgs {
-    /// Folder with the weights that the captures were made with, in the diffusers layout.
+    /// Folder with the weights that the captures were made with, in either layout.
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Captures: their JSON files, or folders of NumPy files with a capture.json.

@@ -26,19 +26,20 @@ pub struct Draw {
 }
 
 /// Draws one candidate from the guided logits `u + 1.5 (c − u)`: candidates as [`Draw`] says, softmax, and the first of
-/// the largest quotients of a probability and an exponential number. The result goes **in place** into `outcome`.
+/// the largest quotients of a probability and an exponential number. The result goes **in place** into `outcome`; the
+/// winner's row of the table is returned, once for each sequence.
 ///
 /// Offered on the unfused burn-cuda for bf16 logits. A frame's `outcome` is read with [`PendingRead`].
 ///
 /// # Shapes
 /// `logits` `[2, columns]`, conditional row first; `exponentials` `[n]`; `outcome` `[4·slots]`: winners, how many logits
-/// were not finite, and the winners' rows in the table, each twice, for both rows of the batch
+/// were not finite, and the winners' rows in the table, each twice, for both rows of the batch; result `[2, 1]`
 pub fn try_draw<B: Backend>(
     logits: &Tensor<B, 2>,
     exponentials: &Tensor<B, 1>,
     outcome: &Tensor<B, 1, Int>,
     draw: Draw,
-) -> Option<()> {
+) -> Option<Tensor<B, 2, Int>> {
     #[cfg(feature = "cuda")]
     return crate::cuda::draw(logits, exponentials, outcome, draw);
     #[cfg(not(feature = "cuda"))]

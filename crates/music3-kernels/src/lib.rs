@@ -25,9 +25,9 @@ pub use self::{
     matmul::Matmul,
     path::ComputePath,
     steps::{
-        Norm, Preparation, Stored, try_add, try_attend_stored, try_attention_weights, try_gate, try_gate_halves,
-        try_gated, try_layer_norm, try_linear_added, try_read_positions, try_rms_norm, try_snake, try_split_heads,
-        try_store_positions,
+        Norm, Preparation, Stored, try_add, try_attend, try_attend_newest, try_attend_stored, try_attention_weights,
+        try_conv_transpose1d, try_conv1d, try_gate, try_gate_halves, try_gated, try_gated_linear, try_layer_norm,
+        try_linear_added, try_read_positions, try_rms_norm, try_rotate_heads, try_snake, try_store_positions,
     },
 };
 
@@ -70,14 +70,13 @@ pub fn try_matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>
     }
 }
 
-/// Returns `x · weightᵀ + bias` of two bf16 or two f32 operands, summed in f32 and stored in their type, rounded once. A bias
-/// only with f32 operands.
+/// Returns `x · weightᵀ + bias` of two bf16 or two f32 operands, summed in f32 and rounded once to their type, plus a
+/// residual, rounded again. f32 operands are multiplied as [`Matmul::current`] says.
 ///
-/// Offered on the unfused burn-cuda, through cuBLASLt; for f32 operands as [`Matmul::current`] says, and not for
-/// [`Matmul::Split`].
+/// Offered on the unfused burn-cuda, through cuBLASLt.
 ///
 /// # Shapes
-/// `x` `[rows, in]`, `weight` `[out, in]`, `bias` `[out]` → `[rows, out]`
+/// `x` `[rows, in]`, `weight` `[out, in]`, `bias` `[out]`, `residual` and result `[rows, out]`
 ///
 /// # Panics
 /// If an earlier product failed on the device.
@@ -85,12 +84,13 @@ pub fn try_linear<B: Backend>(
     x: &Tensor<B, 2>,
     weight: &Tensor<B, 2>,
     bias: Option<&Tensor<B, 1>>,
+    residual: Option<&Tensor<B, 2>>,
 ) -> Option<Tensor<B, 2>> {
     #[cfg(feature = "cuda")]
-    return cuda::linear(x, weight, bias);
+    return cuda::linear(x, weight, bias, residual);
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = (x, weight, bias);
+        let _ = (x, weight, bias, residual);
         None
     }
 }

@@ -58,6 +58,26 @@ pub fn try_read_positions<B: Backend>(
     }
 }
 
+/// Does what [`try_read_positions`] and [`try_attend_stored`] do, for one new position of each sequence.
+///
+/// # Shapes
+/// `x` `[batch, 1, hidden]`, projections `[heads·head_dim, hidden]` → `[batch, 1, heads·head_dim]`
+pub fn try_attend_newest<B: Backend>(
+    x: &Tensor<B, 3>,
+    norm: Norm<'_, B>,
+    projections: [&Tensor<B, 2>; 3],
+    preparation: Option<Preparation<'_, B>>,
+    stored: &Stored<'_, B>,
+) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::attend_newest(x, norm, projections, preparation, stored);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, norm, projections, preparation, stored);
+        None
+    }
+}
+
 /// Returns attention of the newest positions over all stored ones up to their own, as torch's MATH kernel computes it.
 ///
 /// # Shapes
@@ -95,7 +115,8 @@ pub fn try_gated<B: Backend>(
 /// is read once, and a row's sum does not depend on the other rows.
 ///
 /// # Shapes
-/// `x` `[…, inner]`, `weight` `[outputs, inner]`, `residual` and result `[…, outputs]`
+/// `x` `[…, inner]`, `weight` `[outputs, inner]`, `residual` and result `[…, outputs]`, the residual perhaps with a first
+/// dimension of one, for all of the batch
 pub fn try_linear_added<B: Backend, const D: usize>(
     x: &Tensor<B, D>,
     weight: &Tensor<B, 2>,
@@ -211,21 +232,100 @@ pub fn try_gate_halves<B: Backend>(halves: &Tensor<B, 3>) -> Option<Tensor<B, 3>
     }
 }
 
-/// Returns heads in their own layout; with cosines and sines `[tokens, rotary_dim]` the first values of each head are
-/// rotated, half against half, where both products and the sum round.
+/// Returns `value ⊙ silu(gate)` of `x · weightᵀ + bias`, whose rows hold the value half first; the product, `silu` and the
+/// result round.
+///
+/// # Shapes
+/// `x` `[rows, in]`, `weight` `[2·half, in]`, `bias` `[2·half]` → `[rows, half]`
+pub fn try_gated_linear<B: Backend>(
+    x: &Tensor<B, 2>,
+    weight: &Tensor<B, 2>,
+    bias: &Tensor<B, 1>,
+) -> Option<Tensor<B, 2>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::gated_linear(x, weight, bias);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, weight, bias);
+        None
+    }
+}
+
+/// Returns heads in their own layout, the first values of each rotated by cosines and sines `[tokens, rotary_dim]`, half
+/// against half, where both products and the sum round.
 ///
 /// # Shapes
 /// `x` `[batch, tokens, heads·head_dim]` → `[batch, heads, tokens, head_dim]`
-pub fn try_split_heads<B: Backend>(
+pub fn try_rotate_heads<B: Backend>(
     x: &Tensor<B, 3>,
     heads: usize,
-    rotary: Option<[&Tensor<B, 2>; 2]>,
+    tables: [&Tensor<B, 2>; 2],
 ) -> Option<Tensor<B, 4>> {
     #[cfg(feature = "cuda")]
-    return crate::cuda::split_heads(x, heads, rotary);
+    return crate::cuda::rotate_heads(x, heads, tables);
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = (x, heads, rotary);
+        let _ = (x, heads, tables);
+        None
+    }
+}
+
+/// Returns attention of every query over all keys of its head, f32 inside and rounded once.
+///
+/// # Shapes
+/// `query` `[batch, heads, queries, head_dim]`, `key` and `value` `[batch, heads, keys, head_dim]` → as `query`
+pub fn try_attend<B: Backend>(
+    query: &Tensor<B, 4>,
+    key: &Tensor<B, 4>,
+    value: &Tensor<B, 4>,
+    scale: f32,
+) -> Option<Tensor<B, 4>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::attend(query, key, value, scale);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (query, key, value, scale);
+        None
+    }
+}
+
+/// Returns a convolution that keeps the length, its geometry being padding and dilation, plus a residual where there is one;
+/// the convolution, its bias included, and the sum round. Positions lie in rows of channels afterwards.
+///
+/// # Shapes
+/// `x` `[batch, in, len]`, `weight` `[out, in, taps]`, `bias` `[out]`, `residual` and result `[batch, out, len]`
+pub fn try_conv1d<B: Backend>(
+    x: &Tensor<B, 3>,
+    weight: &Tensor<B, 3>,
+    bias: Option<&Tensor<B, 1>>,
+    residual: Option<&Tensor<B, 3>>,
+    geometry: [usize; 2],
+) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::conv1d(x, weight, bias, residual, geometry);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, weight, bias, residual, geometry);
+        None
+    }
+}
+
+/// Returns a transposed convolution whose kernel is twice its stride, its geometry being stride and padding; bias included in
+/// the one rounding. Positions lie in rows of channels afterwards.
+///
+/// # Shapes
+/// `x` `[batch, in, len]`, `weight` `[in, out, 2·stride]`, `bias` `[out]` → `[batch, out, (len + 1)·stride − 2·padding]`
+pub fn try_conv_transpose1d<B: Backend>(
+    x: &Tensor<B, 3>,
+    weight: &Tensor<B, 3>,
+    bias: Option<&Tensor<B, 1>>,
+    geometry: [usize; 2],
+) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::conv_transpose1d(x, weight, bias, geometry);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, weight, bias, geometry);
         None
     }
 }

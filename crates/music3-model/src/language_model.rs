@@ -42,7 +42,7 @@ use burn::{
 };
 use music3_nn::{
     KvCache, LayerCache, RotaryTable, Width,
-    decoder::{HeadPreparation, Projections, attend_stored, gated},
+    decoder::{HeadPreparation, Projections, gated},
     kv_cache::KvCacheShape,
     layers::{Embedding, Linear, RmsNorm},
 };
@@ -347,8 +347,7 @@ impl<B: Backend> Qwen3DecoderLayer<B> {
     ) -> Tensor<B, 3> {
         // 1. Attention over everything read so far, this position included.
         let projections = self.self_attn.projections(&self.input_layernorm, rotary);
-        let queries = projections.read(hidden_states.clone(), cache, position);
-        let attended = attend_stored(queries, cache, position, self.width);
+        let attended = projections.attend(hidden_states.clone(), cache, position);
         let hidden_states = self.self_attn.o_proj.forward_added(attended, hidden_states);
         // 2. Feed-forward.
         let Qwen3Mlp { gate_proj, up_proj, down_proj } = &self.mlp;

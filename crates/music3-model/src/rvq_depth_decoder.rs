@@ -36,7 +36,7 @@ use burn::{
 };
 use music3_nn::{
     KvCache, LayerCache, Width,
-    decoder::{Projections, attend_stored, gated},
+    decoder::{Projections, gated},
     kv_cache::KvCacheShape,
     layers::{Embedding, Linear, RmsNorm},
     ops,
@@ -234,17 +234,17 @@ impl<B: Backend> DepthDecoder<B> {
         self.extend(embeddings.dims(), cache, |positions| self.projection.forward_added(embeddings, positions))
     }
 
-    /// Runs the layers on what `positioned` makes of the learned positions, `[batch, steps, hidden_size]`.
+    /// Runs the layers on what `positioned` makes of the learned positions, `[1, steps, hidden_size]`.
     fn extend(
         &self,
-        [batch, steps, _]: [usize; 3],
+        [_, steps, _]: [usize; 3],
         cache: &mut KvCache<B>,
         positioned: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         cache.extend(steps, |caches, position| {
             // 1. Learned positions.
             let positions = self.pos_embedding.weight.val().narrow(0, position, steps).unsqueeze_dim(0);
-            let mut hidden_states = positioned(positions.repeat_dim(0, batch));
+            let mut hidden_states = positioned(positions);
             // 2. Layers and final norm.
             for (layer, cache) in self.layers.iter().zip(caches) {
                 hidden_states = layer.forward(hidden_states, cache, position);
@@ -304,8 +304,7 @@ impl<B: Backend> DepthDecoderBlock<B> {
 
     fn forward(&self, hidden_states: Tensor<B, 3>, cache: &mut LayerCache<B>, position: usize) -> Tensor<B, 3> {
         // 1. Attention over the steps so far.
-        let queries = self.attn.projections(&self.input_layernorm).read(hidden_states.clone(), cache, position);
-        let attended = attend_stored(queries, cache, position, self.width);
+        let attended = self.attn.projections(&self.input_layernorm).attend(hidden_states.clone(), cache, position);
         let hidden_states = self.attn.to_out.forward_added(attended, hidden_states);
         // 2. Feed-forward.
         let fed = gated(&self.post_attention_layernorm, &self.gate_proj, &self.up_proj, hidden_states.clone());

@@ -202,23 +202,38 @@ impl<B: Backend> Transformer1DModel<B> {
         timestep: Tensor<B, 1>,
         encoder_hidden_states: Tensor<B, 3>,
     ) -> Tensor<B, 3> {
+        let rotary = self.rotary(hidden_states.dims()[2] + 1, &hidden_states.device());
+        self.forward_rotated(hidden_states, timestep, encoder_hidden_states, &rotary)
+    }
+
+    /// Does what [`forward`](Self::forward) does, with the [`rotary`](Self::rotary) table of `latents + 1` tokens, which is the
+    /// same for all steps of a window.
+    ///
+    /// # Panics
+    /// If the shapes do not fit each other, the configuration or the table.
+    pub fn forward_rotated(
+        &self,
+        hidden_states: Tensor<B, 3>,
+        timestep: Tensor<B, 1>,
+        encoder_hidden_states: Tensor<B, 3>,
+        rotary: &RotaryTable<B>,
+    ) -> Tensor<B, 3> {
         let length = hidden_states.dims()[2];
         // 1. Latents, as many channels of zeros, condition.
         let zeros = hidden_states.zeros_like();
         let hidden_states = Tensor::cat(vec![hidden_states, zeros, encoder_hidden_states.swap_dims(1, 2)], 1);
-        let hidden_states = ops::add(self.preprocess_conv.forward(hidden_states.clone()), hidden_states, self.width);
+        let hidden_states = self.preprocess_conv.forward_added(hidden_states.clone(), hidden_states);
         let hidden_states = self.proj_in.forward(hidden_states.swap_dims(1, 2));
         // 2. The time, as one more token in front.
         let temb = self.time_embed.forward(self.time_proj.forward(timestep));
         let mut hidden_states = Tensor::cat(vec![temb.unsqueeze_dim(1), hidden_states], 1);
         // 3. Blocks.
-        let rotary = self.rotary(length + 1, &hidden_states.device());
         for block in &self.transformer_blocks {
-            hidden_states = block.forward(hidden_states, &rotary);
+            hidden_states = block.forward(hidden_states, rotary);
         }
         // 4. Drop the time token and go back to channels.
         let hidden_states = self.proj_out.forward(hidden_states.narrow(1, 1, length)).swap_dims(1, 2);
-        ops::add(self.postprocess_conv.forward(hidden_states.clone()), hidden_states, self.width)
+        self.postprocess_conv.forward_added(hidden_states.clone(), hidden_states)
     }
 
     /// Returns the channels of a latent.
@@ -337,11 +352,10 @@ impl<B: Backend> TransformerBlock<B> {
     /// `[batch, tokens, dim]` → the same
     pub fn forward(&self, hidden_states: Tensor<B, 3>, rotary: &RotaryTable<B>) -> Tensor<B, 3> {
         let attended = self.attn.forward(self.norm1.forward(hidden_states.clone()), rotary);
-        let hidden_states = ops::add(hidden_states, attended, self.width);
-        let halves = self.ff_in.forward(self.norm2.forward(hidden_states.clone()));
+        let hidden_states = self.attn.to_out.forward_added(attended, hidden_states);
         // Upstream quirk: the second half is the gate.
-        let fed = self.ff_out.forward(ops::gate_halves(halves, self.width));
-        ops::add(hidden_states, fed, self.width)
+        let gated = self.ff_in.forward_gated(self.norm2.forward(hidden_states.clone()));
+        self.ff_out.forward_added(gated, hidden_states)
     }
 }
 
@@ -363,6 +377,7 @@ pub struct Attention<B: Backend> {
 }
 
 impl<B: Backend> Attention<B> {
+    /// Attends, without the last projection: `[batch, tokens, dim]` → `[batch, tokens, heads·head_dim]`
     fn forward(&self, hidden_states: Tensor<B, 3>, rotary: &RotaryTable<B>) -> Tensor<B, 3> {
         let [batch, tokens, _] = hidden_states.dims();
         let query = rotary.split(self.to_q.forward(hidden_states.clone()), self.heads, self.width);
@@ -370,6 +385,6 @@ impl<B: Backend> Attention<B> {
         let value = split_heads(self.to_v.forward(hidden_states), self.heads);
         let attended = ops::scaled_dot_product_attention(query, key, value, AttentionMask::Full, self.width);
         let [_, heads, _, head_dim] = attended.dims();
-        self.to_out.forward(attended.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim]))
+        attended.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim])
     }
 }

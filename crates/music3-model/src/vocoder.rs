@@ -252,8 +252,7 @@ impl<B: Backend> VocoderResidualUnit<B> {
 
     fn forward(&self, hidden_states: Tensor<B, 3>) -> Tensor<B, 3> {
         let residual = self.conv1.forward(self.snake1.forward(hidden_states.clone()));
-        let residual = self.conv2.forward(self.snake2.forward(residual));
-        ops::add(hidden_states, residual, self.width)
+        self.conv2.forward_added(self.snake2.forward(residual), hidden_states)
     }
 }
 

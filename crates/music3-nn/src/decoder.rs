@@ -40,21 +40,39 @@ pub struct HeadPreparation<'a, B: Backend> {
 }
 
 impl<B: Backend> Projections<'_, B> {
+    /// Reads new positions, whose keys and values go into the cache at `position`, and returns their causal attention over all
+    /// that are stored then.
+    ///
+    /// # Shapes
+    /// `hidden_states` `[batch, tokens, hidden]` → `[batch, tokens, heads·head_dim]`
+    pub fn attend(&self, hidden_states: Tensor<B, 3>, cache: &mut LayerCache<B>, position: usize) -> Tensor<B, 3> {
+        let attended = self.at_once(cache, position, |norm, projections, preparation, stored| {
+            music3_kernels::try_attend_newest(&hidden_states, norm, projections, preparation, stored)
+        });
+        attended.unwrap_or_else(|| {
+            let width = self.norm.width;
+            attend_stored(self.read(hidden_states, cache, position), cache, position, width)
+        })
+    }
+
     /// Reads new positions: keys and values go into the cache at `position`, the queries are returned.
     ///
     /// # Shapes
     /// `hidden_states` `[batch, tokens, hidden]` → `[batch, tokens, heads, head_dim]`
     pub fn read(&self, hidden_states: Tensor<B, 3>, cache: &mut LayerCache<B>, position: usize) -> Tensor<B, 4> {
-        self.read_at_once(&hidden_states, cache, position)
-            .unwrap_or_else(|| self.read_plainly(hidden_states, cache, position))
+        let queries = self.at_once(cache, position, |norm, projections, preparation, stored| {
+            music3_kernels::try_read_positions(&hidden_states, norm, projections, preparation, stored)
+        });
+        queries.unwrap_or_else(|| self.read_plainly(hidden_states, cache, position))
     }
 
-    fn read_at_once(
+    /// Calls a kernel with what it takes, where values are bf16.
+    fn at_once<T>(
         &self,
-        hidden_states: &Tensor<B, 3>,
         cache: &LayerCache<B>,
         position: usize,
-    ) -> Option<Tensor<B, 4>> {
+        call: impl FnOnce(Norm<'_, B>, [&Tensor<B, 2>; 3], Option<Preparation<'_, B>>, &Stored<'_, B>) -> Option<T>,
+    ) -> Option<T> {
         if self.norm.width != Width::Bf16 {
             return None;
         }
@@ -62,9 +80,8 @@ impl<B: Backend> Projections<'_, B> {
         let [query, key, value] = [self.query, self.key, self.value].map(|projection| projection.weight.val());
         self.with_preparation(|preparation| {
             let (keys, values) = cache.whole();
-            let stored = Stored { keys, values, position };
             let norm = Norm { weight: &norm, eps: self.norm.eps };
-            music3_kernels::try_read_positions(hidden_states, norm, [&query, &key, &value], preparation, &stored)
+            call(norm, [&query, &key, &value], preparation, &Stored { keys, values, position })
         })
     }
 

@@ -58,9 +58,9 @@ impl<B: Backend> RotaryTable<B> {
     /// `x` `[batch, positions, heads·head_dim]` → `[batch, heads, positions, head_dim]`.
     pub fn split(&self, x: Tensor<B, 3>, heads: usize, width: Width) -> Tensor<B, 4> {
         if x.dtype() == width.store_dtype::<B>(&x.device())
-            && let Some(split) = music3_kernels::try_split_heads(&x, heads, Some([&self.cos, &self.sin]))
+            && let Some(rotated) = music3_kernels::try_rotate_heads(&x, heads, [&self.cos, &self.sin])
         {
-            return split;
+            return rotated;
         }
         self.apply(split_heads(x, heads), width)
     }
@@ -95,9 +95,6 @@ impl<B: Backend> RotaryTable<B> {
 /// # Shapes
 /// `[batch, positions, heads·head_dim]` → `[batch, heads, positions, head_dim]`.
 pub fn split_heads<B: Backend>(x: Tensor<B, 3>, heads: usize) -> Tensor<B, 4> {
-    if let Some(split) = music3_kernels::try_split_heads(&x, heads, None) {
-        return split;
-    }
     let [batch, positions, width] = x.dims();
     x.reshape([batch, positions, heads, width / heads]).swap_dims(1, 2)
 }

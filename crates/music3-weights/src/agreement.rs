@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{component::Component, config::Words, problem::Problem};
+use crate::{component::Component, config::Words, layout::Layout, problem::Problem};
 
 /// What flows from one component into another has one size.
 const SHARED: [(Component, &str, Component, &str); 5] = [
@@ -15,7 +15,7 @@ const SHARED: [(Component, &str, Component, &str); 5] = [
 
 /// The numbers that differ though they should not. A config that cannot be read has its own problems, and none here.
 pub(crate) fn disagreements<'a>(config: impl Fn(Component) -> &'a Value) -> Vec<Problem> {
-    let number = |component, word| Words::read(component, config(component)).ok()?.number(word);
+    let number = |component, word| Words::read(component, Layout::Diffusers, config(component)).ok()?.number(word);
     let differing = SHARED.into_iter().filter_map(|(component, key, other, other_key)| {
         let (found, expected) = (number(component, key)?, number(other, other_key)?);
         (found != expected).then(|| Problem::ConfigValue {

@@ -1,8 +1,9 @@
-//! A checkpoint folder in the diffusers layout: five component folders and the tokenizer's.
+//! A checkpoint folder in either layout: five components and the tokenizer.
 
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use burn::{module::Module, tensor::backend::Backend};
@@ -15,17 +16,22 @@ use crate::{
     config::wrong_class,
     error::WeightsError,
     json::{check_inside, read_json},
-    layout::expect_diffusers,
+    layout::{Layout, detect},
     load::{Progress, load_module},
+    mapping::Mapping,
+    native,
     plan::Plan,
     problem::Problem,
     shards::Shards,
+    source::{TensorEntry, TensorSource, TensorView},
+    weight_files::WeightFiles,
 };
 
 /// An opened checkpoint: configs and headers are read, tensors are not.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
+    layout: Layout,
     folders: [ComponentFolder; 5],
     tokenizer: PathBuf,
 }
@@ -38,21 +44,42 @@ impl Checkpoint {
     /// all of the folders.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, WeightsError> {
         let path = path.into();
-        expect_diffusers(&path)?;
+        let layout = detect(&path)?;
         let mut problems = Vec::new();
-        let folders = Component::ALL.map(|component| {
-            ComponentFolder::open(&path, component).map_err(|error| problems.extend(error.into_problems())).ok()
-        });
-        let tokenizer = path.join("tokenizer");
-        problems.extend(tokenizer_problem(&path, &tokenizer));
+        let folders = match layout {
+            Layout::Diffusers => Component::ALL.map(|component| {
+                ComponentFolder::open(&path, component).map_err(|error| problems.extend(error.into_problems())).ok()
+            }),
+            Layout::Native => native::open(&path, &mut problems),
+        };
+        let tokenizer = match layout {
+            Layout::Diffusers => "tokenizer",
+            Layout::Native => native::TOKENIZER,
+        };
+        problems.extend(tokenizer_problem(&path, tokenizer));
+        let tokenizer = path.join(tokenizer);
         WeightsError::unless_empty(problems)?;
         let folders = folders.map(|folder| folder.expect("a folder that did not open left a problem"));
-        Ok(Self { path, folders, tokenizer })
+        Ok(Self { path, layout, folders, tokenizer })
     }
 
     /// The checkpoint's folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// How its weights are packed.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The tensors that its files hold and the model does not need: the encoder's, in the native layout.
+    pub fn left_out(&self) -> Vec<TensorEntry<'_>> {
+        if self.layout == Layout::Diffusers {
+            return Vec::new();
+        }
+        let vocoder = self.component(Component::Vocoder);
+        vocoder.files.entries().into_iter().filter(|entry| !vocoder.holds(entry.name)).collect()
     }
 
     /// The tokenizer's folder.
@@ -85,16 +112,29 @@ impl Checkpoint {
     }
 }
 
-/// One component's folder: its config and its weight files.
+/// One component's config and weight files. As a source of tensors it holds the component's own.
 #[derive(Debug)]
 pub struct ComponentFolder {
     component: Component,
+    layout: Layout,
     config: Value,
-    shards: Shards,
+    config_path: Option<PathBuf>,
+    /// Several components share files in the native layout.
+    files: Arc<WeightFiles>,
 }
 
 impl ComponentFolder {
-    /// Opens the component's folder in `checkpoint`.
+    pub(crate) fn new(
+        component: Component,
+        layout: Layout,
+        config: Value,
+        config_path: Option<PathBuf>,
+        files: Arc<WeightFiles>,
+    ) -> Self {
+        Self { component, layout, config, config_path, files }
+    }
+
+    /// Opens the component's folder in `checkpoint`, which has the diffusers layout.
     ///
     /// # Errors
     /// With everything that is missing or unreadable in it, and when its config names another class.
@@ -109,7 +149,10 @@ impl ComponentFolder {
         let config = open_config(&folder, component);
         let shards = Shards::open(&folder, &format!("{stem}.safetensors.index.json"), &format!("{stem}.safetensors"));
         match (config, shards) {
-            (Ok(config), Ok(shards)) => Ok(Self { component, config, shards }),
+            (Ok(config), Ok(shards)) => {
+                let files = Arc::new(WeightFiles::Safetensors(shards));
+                Ok(Self::new(component, Layout::Diffusers, config, Some(folder.join("config.json")), files))
+            }
             (config, shards) => {
                 let problems = [config.err(), shards.err()].into_iter().flatten();
                 Err(WeightsError::from_problems(problems.flat_map(WeightsError::into_problems).collect()))
@@ -122,14 +165,23 @@ impl ComponentFolder {
         self.component
     }
 
-    /// The parsed config.json.
+    /// The config that upstream's class has: the parsed config.json, or what the native layout's stands for.
     pub fn config(&self) -> &Value {
         &self.config
     }
 
-    /// The weight files.
-    pub fn shards(&self) -> &Shards {
-        &self.shards
+    /// The config's file, where the layout has one for this component.
+    pub fn config_path(&self) -> Option<&Path> {
+        self.config_path.as_deref()
+    }
+
+    /// The weight files, which may hold other components too.
+    pub fn files(&self) -> Vec<&Path> {
+        self.files.paths()
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        Mapping::of(self.component, self.layout).names.take(name)
     }
 
     /// Plans a load of this component.
@@ -137,7 +189,14 @@ impl ComponentFolder {
     /// # Errors
     /// As [`Plan::new`].
     pub fn plan(&self) -> Result<Plan, WeightsError> {
-        Plan::new(self.component, &self.config, &self.shards)
+        let plan = Plan::of_layout(self.component, self.layout, &self.config, self);
+        plan.map_err(|error| {
+            let mut problems = error.into_problems();
+            if self.config_path.is_none() {
+                problems.push(Problem::PublishedSize { component: self.component });
+            }
+            WeightsError::from_problems(problems)
+        })
     }
 
     /// Plans, then fills `module`, which was built from this folder's config. See [`load_module`].
@@ -150,7 +209,25 @@ impl ComponentFolder {
         width: Width,
         progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<M, WeightsError> {
-        load_module::<B, M>(module, &self.plan()?, &self.shards, width, progress)
+        load_module::<B, M>(module, &self.plan()?, self, width, progress)
+    }
+}
+
+impl TensorSource for ComponentFolder {
+    fn entries(&self) -> Vec<TensorEntry<'_>> {
+        self.files.entries().into_iter().filter(|entry| self.holds(entry.name)).collect()
+    }
+
+    fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
+        self.files.tensor(name)
+    }
+
+    fn prefetch(&self, name: &str) {
+        self.files.prefetch(name);
+    }
+
+    fn release(&self, name: &str) {
+        self.files.release(name);
     }
 }
 
@@ -160,17 +237,18 @@ fn open_config(folder: &Path, component: Component) -> Result<Value, WeightsErro
         return Err(Problem::Absent { path: folder.to_owned(), what: "config.json".to_owned() }.into());
     }
     let config = read_json(folder, &path)?;
-    match wrong_class(component, &config) {
+    match wrong_class(component, Layout::Diffusers, &config) {
         Some(problem) => Err(problem.into()),
         None => Ok(config),
     }
 }
 
-fn tokenizer_problem(checkpoint: &Path, folder: &Path) -> Option<Problem> {
+fn tokenizer_problem(checkpoint: &Path, name: &str) -> Option<Problem> {
+    let folder = &checkpoint.join(name);
     let absent = |path: &Path, what: &str| Some(Problem::Absent { path: path.to_owned(), what: what.to_owned() });
     let holds = |name: &str| folder.join(name).is_file();
     match () {
-        () if !folder.is_dir() => absent(checkpoint, "the folder tokenizer"),
+        () if !folder.is_dir() => absent(checkpoint, &format!("the folder {name}")),
         () if !holds("tokenizer.json") => absent(folder, "tokenizer.json"),
         () => check_inside(checkpoint, folder).err().map(Problem::from),
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     component::Component,
     expression::{Scope, WordValue},
+    layout::Layout,
     mapping::{Mapping, Requirement},
     problem::Problem,
 };
@@ -22,9 +23,11 @@ pub(crate) struct Words {
 
 impl Words {
     /// Reads the words of `config`, taking upstream's default where a key is absent.
-    pub(crate) fn read(component: Component, config: &Value) -> Result<Self, Vec<Problem>> {
-        let mapping = Mapping::of(component);
-        let mut problems = unsupported(component, config);
+    ///
+    /// Whatever the layout, this is the config of upstream's class; the native layout's becomes that when it is opened.
+    pub(crate) fn read(component: Component, layout: Layout, config: &Value) -> Result<Self, Vec<Problem>> {
+        let mapping = Mapping::of(component, layout);
+        let mut problems = unsupported(component, Layout::Diffusers, config);
         let mut values = BTreeMap::new();
         for (key, default) in &mapping.words {
             match config.get(key) {
@@ -46,6 +49,11 @@ impl Words {
         }
     }
 
+    /// The mapping that the words are those of.
+    pub(crate) fn mapping(&self) -> &'static Mapping {
+        self.mapping
+    }
+
     pub(crate) fn scope(&self, index: Option<u64>) -> Scope<'_> {
         Scope { words: &self.values, derived: &self.mapping.derived, index }
     }
@@ -65,7 +73,7 @@ impl Words {
 }
 
 /// The value when it has the default's type and is in range.
-fn checked(found: &Value, default: &WordValue) -> Option<WordValue> {
+pub(crate) fn checked(found: &Value, default: &WordValue) -> Option<WordValue> {
     let in_range = |number: &u64| (1..=LARGEST).contains(number);
     match (WordValue::from_json(found)?, default) {
         (WordValue::Number(number), WordValue::Number(_)) => in_range(&number).then_some(WordValue::Number(number)),
@@ -78,8 +86,8 @@ fn checked(found: &Value, default: &WordValue) -> Option<WordValue> {
 }
 
 /// The values of `config` that the model does not support.
-pub(crate) fn unsupported(component: Component, config: &Value) -> Vec<Problem> {
-    let mapping = Mapping::of(component);
+pub(crate) fn unsupported(component: Component, layout: Layout, config: &Value) -> Vec<Problem> {
+    let mapping = Mapping::of(component, layout);
     let mut problems = Vec::new();
     for Requirement { key, value } in &mapping.requires {
         for found in lookup(config, key).into_iter().filter(|found| !found.is_null() && !equal(found, value)) {
@@ -108,8 +116,8 @@ pub(crate) fn unsupported(component: Component, config: &Value) -> Vec<Problem> 
 }
 
 /// The problem of a config that does not name this component's class.
-pub(crate) fn wrong_class(component: Component, config: &Value) -> Option<Problem> {
-    let Requirement { key, value } = &Mapping::of(component).class;
+pub(crate) fn wrong_class(component: Component, layout: Layout, config: &Value) -> Option<Problem> {
+    let Requirement { key, value } = &Mapping::of(component, layout).class;
     let found = lookup(config, key);
     match found.as_slice() {
         [one] if equal(one, value) => None,
@@ -127,11 +135,11 @@ pub(crate) fn wrong_class(component: Component, config: &Value) -> Option<Proble
 
 /// The component whose class a config names.
 pub(crate) fn component_of(config: &Value) -> Option<Component> {
-    Component::ALL.into_iter().find(|component| wrong_class(*component, config).is_none())
+    Component::ALL.into_iter().find(|component| wrong_class(*component, Layout::Diffusers, config).is_none())
 }
 
 /// What lies at `a.b` or `a[*]`; nothing when a step is absent.
-fn lookup<'a>(config: &'a Value, key: &str) -> Vec<&'a Value> {
+pub(crate) fn lookup<'a>(config: &'a Value, key: &str) -> Vec<&'a Value> {
     let (path, every) = match key.strip_suffix("[*]") {
         Some(path) => (path, true),
         None => (key, false),
@@ -153,7 +161,7 @@ fn equal(left: &Value, right: &Value) -> bool {
 }
 
 /// A JSON value for a message, cut when long: it comes from outside.
-fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     const LONGEST: usize = 80;
     let text = Cow::from(value.to_string());
     match text.char_indices().nth(LONGEST) {
@@ -169,7 +177,7 @@ mod tests {
     use super::*;
 
     fn messages(component: Component, config: Value) -> Vec<String> {
-        let problems = Words::read(component, &config).err().unwrap_or_default();
+        let problems = Words::read(component, Layout::Diffusers, &config).err().unwrap_or_default();
         problems.iter().map(Problem::to_string).collect()
     }
 
@@ -236,7 +244,8 @@ mod tests {
     fn tells_classes_apart() {
         assert_eq!(component_of(&json!({"architectures": ["Qwen3ForCausalLM"]})), Some(Component::LanguageModel));
         assert_eq!(component_of(&json!({"_class_name": "MiniMaxMusic3Vocoder"})), Some(Component::Vocoder));
-        let problem = wrong_class(Component::Transformer, &json!({"_class_name": "MiniMaxMusic3Vocoder"}));
+        let problem =
+            wrong_class(Component::Transformer, Layout::Diffusers, &json!({"_class_name": "MiniMaxMusic3Vocoder"}));
         assert_eq!(
             problem.map(|problem| problem.to_string()).as_deref(),
             Some(
@@ -244,7 +253,7 @@ mod tests {
                  expected \"MiniMaxMusic3Transformer1DModel\""
             )
         );
-        let nothing = wrong_class(Component::LanguageModel, &json!([]));
+        let nothing = wrong_class(Component::LanguageModel, Layout::Diffusers, &json!([]));
         assert_eq!(
             nothing.map(|problem| problem.to_string()).as_deref(),
             Some("language_model: config.json has architectures nothing, expected \"Qwen3ForCausalLM\"")

@@ -2,18 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
     path::{Path, PathBuf},
 };
 
-use memmap2::{Mmap, MmapMut};
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use memmap2::Mmap;
+use safetensors::{SafeTensorError, SafeTensors};
 use serde::de::IgnoredAny;
 
 use crate::{
     error::WeightsError,
     file_error::FileError,
-    json::{Pairs, open_regular, recognise},
+    header_reason::reason,
+    json::{Pairs, recognise},
+    mapped::{Stored, map_bytes, map_file},
     problem::Problem,
     source::{TensorEntry, TensorSource, TensorView},
 };
@@ -39,13 +40,6 @@ struct Header {
     notes: BTreeMap<String, String>,
 }
 
-#[derive(Debug)]
-struct Stored {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    range: Range<usize>,
-}
-
 impl SafetensorsFile {
     /// Maps the file and checks its header.
     ///
@@ -53,20 +47,11 @@ impl SafetensorsFile {
     /// When it is not a whole, valid safetensors file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, WeightsError> {
         let path = path.into();
-        let file = open_regular(&path)?;
-        let length = file.metadata().map_err(|source| FileError::Io { path: path.clone(), source })?.len();
-        if length < LENGTH_FIELD {
-            let found = if length == 0 { "an empty file" } else { "a file of fewer than 8 bytes" };
+        let map = map_file(&path)?;
+        if map.len() < LENGTH_FIELD as usize {
+            let found = if map.is_empty() { "an empty file" } else { "a file of fewer than 8 bytes" };
             return Err(FileError::Content { path, expected: "a safetensors file", found }.into());
         }
-        #[allow(
-            unsafe_code,
-            reason = "a mapping is the only way to read one tensor of a 10 GB file at a time without \
-            a second copy; it is read-only, and the one assumption is that nobody shortens a checkpoint in use"
-        )]
-        // SAFETY: the mapping is never written to, and all reads go through slices of it whose ranges were checked
-        // against its length. A file cut short by someone else while it is mapped ends the process with a bus error.
-        let map = unsafe { Mmap::map(&file) }.map_err(|source| FileError::Io { path: path.clone(), source })?;
         Self::checked(path, map)
     }
 
@@ -80,11 +65,7 @@ impl SafetensorsFile {
             let found = "fewer than 8 bytes";
             return Err(FileError::Content { path, expected: "a safetensors file", found }.into());
         }
-        let copied = MmapMut::map_anon(bytes.len()).and_then(|mut map| {
-            map.copy_from_slice(bytes);
-            map.make_read_only()
-        });
-        let map = copied.map_err(|source| FileError::Io { path: path.clone(), source })?;
+        let map = map_bytes(&path, bytes)?;
         Self::checked(path, map)
     }
 
@@ -119,44 +100,31 @@ impl SafetensorsFile {
     pub fn with_prefix(&self, prefix: impl Into<String>) -> Prefixed<'_> {
         Prefixed { file: self, prefix: prefix.into(), without: BTreeSet::new() }
     }
-
-    fn entry<'a>(&'a self, name: &'a str, stored: &'a Stored) -> TensorEntry<'a> {
-        let Stored { dtype, shape, range } = stored;
-        TensorEntry { name, dtype: *dtype, shape, bytes: range.len() as u64, file: &self.path }
-    }
 }
 
 impl TensorSource for SafetensorsFile {
     fn entries(&self) -> Vec<TensorEntry<'_>> {
-        self.tensors.iter().map(|(name, stored)| self.entry(name, stored)).collect()
+        self.tensors.iter().map(|(name, stored)| stored.entry(name, &self.path)).collect()
     }
 
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
         match self.tensors.get_key_value(name) {
             Some((name, stored)) => {
-                Ok(TensorView { entry: self.entry(name, stored), data: &self.map[stored.range.clone()] })
+                Ok(TensorView { entry: stored.entry(name, &self.path), data: &self.map[stored.range.clone()] })
             }
             None => Err(FileError::NoTensor { path: self.path.clone(), name: name.to_owned() }.into()),
         }
     }
 
-    #[cfg(unix)]
     fn prefetch(&self, name: &str) {
-        if let Some(Stored { range, .. }) = self.tensors.get(name).filter(|stored| !stored.range.is_empty()) {
-            // Advice: where the system does not take it, the pages are read when they are touched.
-            _ = self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        if let Some(stored) = self.tensors.get(name) {
+            stored.prefetch(&self.map);
         }
     }
 
-    #[cfg(unix)]
-    #[allow(unsafe_code, reason = "the advice is marked unsafe because on other mappings it drops what was written")]
     fn release(&self, name: &str) {
-        if let Some(Stored { range, .. }) = self.tensors.get(name).filter(|stored| !stored.range.is_empty()) {
-            // SAFETY: the mapping is read-only and of a file, so pages that are dropped are read from it again.
-            // Advice: where the system does not take it, the pages stay until the file is closed.
-            _ = unsafe {
-                self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
-            };
+        if let Some(stored) = self.tensors.get(name) {
+            stored.release(&self.map);
         }
     }
 }
@@ -189,7 +157,7 @@ impl TensorSource for Prefixed<'_> {
         let all = self.file.tensors.iter();
         let named = all.filter_map(|(name, stored)| Some((name.strip_prefix(self.prefix.as_str())?, stored)));
         let kept = named.filter(|(name, _)| !self.without.contains(*name));
-        kept.map(|(name, stored)| self.file.entry(name, stored)).collect()
+        kept.map(|(name, stored)| stored.entry(name, &self.file.path)).collect()
     }
 
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
@@ -238,7 +206,10 @@ fn read_header(path: &Path, map: &[u8]) -> Result<Header, FileError> {
         Err(SafeTensorError::InvalidHeaderDeserialization(source)) => {
             return Err(FileError::Json { path: path.to_owned(), source });
         }
-        Err(source) => return Err(FileError::Header { path: path.to_owned(), source }),
+        Err(source) => {
+            let reason = reason(header_bytes(map), &source).unwrap_or_else(|| source.to_string());
+            return Err(FileError::Header { path: path.to_owned(), reason, source });
+        }
     };
     let start = LENGTH_FIELD as usize + header;
     let stored = metadata.tensors().into_iter().map(|(name, info)| {
@@ -252,9 +223,8 @@ fn read_header(path: &Path, map: &[u8]) -> Result<Header, FileError> {
 
 /// Says how many bytes are missing or too many, which the format's crate does not.
 fn data_length(path: &Path, map: &[u8]) -> FileError {
-    let (field, rest) = map.split_at(LENGTH_FIELD as usize);
-    let header = u64::from_le_bytes(field.try_into().expect("split_at gives that many bytes")) as usize;
-    let (header, data) = rest.split_at(header.min(rest.len()));
+    let header = header_bytes(map);
+    let data = &map[LENGTH_FIELD as usize + header.len()..];
     match serde_json::from_slice::<safetensors::tensor::Metadata>(header) {
         Ok(metadata) => FileError::DataLength {
             path: path.to_owned(),
@@ -263,6 +233,13 @@ fn data_length(path: &Path, map: &[u8]) -> FileError {
         },
         Err(source) => FileError::Json { path: path.to_owned(), source },
     }
+}
+
+/// The header of a file whose length field was checked.
+fn header_bytes(map: &[u8]) -> &[u8] {
+    let (field, rest) = map.split_at(LENGTH_FIELD as usize);
+    let header = u64::from_le_bytes(field.try_into().expect("split_at gives that many bytes")) as usize;
+    &rest[..header.min(rest.len())]
 }
 
 /// Finds names that the header gives twice.

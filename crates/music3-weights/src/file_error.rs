@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use safetensors::Dtype;
 
+use crate::pth::{ArchiveError, PickleError};
+
 /// A file that cannot be read as what it should be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -86,13 +88,43 @@ pub enum FileError {
         found: u64,
     },
     /// The header is not a valid safetensors header.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Header {
         /// The file.
         path: PathBuf,
+        /// What is wrong, with the tensor's name where it is one.
+        reason: String,
         /// The format library's reason.
         #[source]
         source: safetensors::SafeTensorError,
+    },
+    /// A `.pth` file whose zip container cannot be read.
+    #[error("{}: {source}", path.display())]
+    Archive {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: ArchiveError,
+    },
+    /// A `.pth` file whose pickle holds something else than tensors, or is damaged.
+    #[error("{}: {source}", path.display())]
+    Pickle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: PickleError,
+    },
+    /// A tensor of a `.pth` file that cannot be read where it lies.
+    #[error("{}: tensor `{name}` {reason}", path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Why not.
+        reason: String,
     },
     /// A JSON file, or a header, that is not the JSON it should be.
     #[error("{}: {source}", path.display())]

@@ -40,7 +40,9 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<&'static str> {
         }
         () if starts(b"GGUF") => Some("a GGUF file; the original weights are needed"),
         () if starts(b"PK\x03\x04") => Some("a zip archive, perhaps a PyTorch file"),
-        () if starts(b"\x80\x02") => Some("a Python pickle, perhaps an old PyTorch file"),
+        () if starts(b"\x80\x02") => {
+            Some("a Python pickle, perhaps an old PyTorch file; save it again with a current torch")
+        }
         () if starts(b"\x1f\x8b") => Some("a gzip archive; unpack it"),
         () if text.starts_with(b"<") => Some("a web page; the download failed, repeat it"),
         () if text.starts_with(b"{") => Some(JSON),

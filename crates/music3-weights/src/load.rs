@@ -137,9 +137,9 @@ impl Loader<'_> {
         row: &PlanRow,
         device: &B::Device,
     ) -> Result<Tensor<B, D>, WeightsError> {
-        if let (Operation::Identity, [name]) = (row.operation, row.stored.as_slice())
+        if row.operation != Operation::FoldWeightNorm
             && let Ok(shape) = row.shape.as_slice().try_into()
-            && let Some(bytes) = self.source.tensor(name)?.bytes_in(self.width)
+            && let Some(bytes) = row.view(self.source)?.bytes_in(self.width)
             && let Some(tensor) = from_stored(bytes, shape, self.width, device)
         {
             return Ok(tensor);
@@ -149,12 +149,11 @@ impl Loader<'_> {
 
     fn data(&self, row: &PlanRow) -> Result<TensorData, WeightsError> {
         match (row.operation, row.stored.as_slice()) {
-            (Operation::Identity, [name]) => self.source.tensor(name)?.to_width(self.width),
             (Operation::FoldWeightNorm, [g, v]) => {
                 let (g, v) = (self.source.tensor(g)?, self.source.tensor(v)?);
                 fold_weight_norm(self.plan.component(), g, v, self.width)
             }
-            (operation, stored) => unreachable!("a plan gives {operation:?} its tensors, not {stored:?}"),
+            _ => row.view(self.source)?.to_width(self.width),
         }
     }
 

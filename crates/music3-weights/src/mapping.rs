@@ -1,12 +1,18 @@
 //! The mapping files: which stored tensors make which parameter. Their format is explained in `weights-mapping/README.md`.
 
+mod parse;
+mod pattern;
+
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use self::parse::{Draft, MappingError};
+pub(crate) use self::pattern::Pattern;
 use crate::{
     component::Component,
-    expression::{Expression, ExpressionError, WordValue},
+    expression::{Expression, WordValue},
+    layout::Layout,
 };
 
 /// What makes a parameter from the stored tensors of a row.
@@ -16,6 +22,13 @@ pub enum Operation {
     Identity,
     /// `g · v / ‖v‖` from `NAME_g` and `NAME_v`, the norm over all dimensions but the first.
     FoldWeightNorm,
+    /// One of several equal parts that lie one below the other in the stored tensor.
+    Split {
+        /// Which part, from 0.
+        part: usize,
+        /// How many there are.
+        parts: usize,
+    },
 }
 
 impl Operation {
@@ -23,7 +36,11 @@ impl Operation {
         match name {
             "identity" => Some(Self::Identity),
             "fold_weight_norm" => Some(Self::FoldWeightNorm),
-            _ => None,
+            _ => {
+                let (number, parts) = name.strip_prefix("split ")?.split_once(" of ")?;
+                let (number, parts): (usize, usize) = (number.parse().ok()?, parts.parse().ok()?);
+                (1..=parts).contains(&number).then(|| Self::Split { part: number - 1, parts })
+            }
         }
     }
 }
@@ -33,12 +50,20 @@ impl Operation {
 pub(crate) struct Mapping {
     /// The config key that names upstream's class, and its value.
     pub(crate) class: Requirement,
+    /// Where the native layout keeps the component's tensors.
+    pub(crate) file: Option<String>,
+    /// Which names of a file that several components share are this one's.
+    pub(crate) names: Names,
     /// The config keys that shapes and counts use, with upstream's defaults.
     pub(crate) words: Vec<(String, WordValue)>,
     pub(crate) derived: Vec<(String, Expression)>,
     pub(crate) requires: Vec<Requirement>,
     /// Pairs of keys that hold one value.
     pub(crate) agree: Vec<(String, String)>,
+    /// How the native layout's config becomes that of upstream's class.
+    pub(crate) config: Vec<Renamed>,
+    /// What else upstream's config holds.
+    pub(crate) constants: Vec<Requirement>,
     pub(crate) sections: Vec<Section>,
 }
 
@@ -47,6 +72,34 @@ pub(crate) struct Mapping {
 pub(crate) struct Requirement {
     pub(crate) key: String,
     pub(crate) value: Value,
+}
+
+/// A config value under another key.
+#[derive(Debug)]
+pub(crate) struct Renamed {
+    pub(crate) key: String,
+    /// The keys it may have in the file, the first one that is there counts.
+    pub(crate) found_as: Vec<String>,
+    /// Its value where the file has none of them.
+    pub(crate) default: Option<Value>,
+}
+
+/// Patterns of names; `*` at the end stands for anything.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) taken: Vec<String>,
+    pub(crate) not_taken: Vec<String>,
+}
+
+impl Names {
+    /// Whether a name is the component's: it fits one of the patterns, if there are any, and none of the excluded.
+    pub(crate) fn take(&self, name: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == pattern,
+        };
+        (self.taken.is_empty() || self.taken.iter().any(fits)) && !self.not_taken.iter().any(fits)
+    }
 }
 
 #[derive(Debug)]
@@ -74,49 +127,29 @@ pub(crate) enum Content {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     /// Path of the parameter in our module, with `{i}` for the index.
-    pub(crate) ours: String,
+    pub(crate) ours: Pattern,
     /// Name in the checkpoint, without the `_g` and `_v` of weight norm.
-    pub(crate) upstream: String,
+    pub(crate) upstream: Pattern,
     pub(crate) operation: Operation,
     pub(crate) shape: Vec<Expression>,
 }
 
-/// A mapping file that does not follow the format.
-#[derive(Debug, thiserror::Error)]
-#[error("mapping file, line {line}: {reason}")]
-pub(crate) struct MappingError {
-    line: usize,
-    reason: Reason,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Reason {
-    #[error("unknown section header")]
-    Header,
-    #[error("expected `key = value`")]
-    Assignment,
-    #[error("expected `ours | upstream | operation | [shape]`")]
-    Row,
-    #[error("unknown operation `{0}`")]
-    Operation(String),
-    #[error("a line outside any section")]
-    NoSection,
-    #[error("not one `[class]` line")]
-    Class,
-    #[error(transparent)]
-    Expression(#[from] ExpressionError),
-}
-
 impl Mapping {
-    /// The mapping of a component in the diffusers layout.
-    pub(crate) fn of(component: Component) -> &'static Self {
+    /// The mapping of a component in a layout.
+    pub(crate) fn of(component: Component, layout: Layout) -> &'static Self {
         macro_rules! embedded {
             ($file:literal) => {{
-                static MAPPING: LazyLock<Mapping> = LazyLock::new(|| {
-                    Mapping::parse(include_str!(concat!("../../../weights-mapping/diffusers/", $file)))
-                        .expect("the embedded mapping files follow their format, which a test checks")
-                });
-                &MAPPING
+                static MAPPINGS: [LazyLock<Mapping>; 2] = [
+                    LazyLock::new(|| {
+                        Mapping::parse(include_str!(concat!("../../../weights-mapping/diffusers/", $file)))
+                            .expect("the embedded mapping files follow their format, which a test checks")
+                    }),
+                    LazyLock::new(|| {
+                        Mapping::parse(include_str!(concat!("../../../weights-mapping/native/", $file)))
+                            .expect("the embedded mapping files follow their format, which a test checks")
+                    }),
+                ];
+                &MAPPINGS[layout as usize]
             }};
         }
         match component {
@@ -147,138 +180,10 @@ impl Mapping {
                 Some(header) => draft.open_section(header),
                 None => draft.read_line(line),
             };
-            read.map_err(|reason| MappingError { line: number + 1, reason })?;
+            read.map_err(|reason| MappingError::at(number + 1, reason))?;
         }
-        draft.finish().map_err(|reason| MappingError { line: text.lines().count(), reason })
+        draft.finish().map_err(|reason| MappingError::at(text.lines().count(), reason))
     }
-}
-
-/// The section that the next line belongs to.
-#[derive(Default)]
-enum Current {
-    #[default]
-    None,
-    Class,
-    Words,
-    Derived,
-    Requires,
-    Agree,
-    Content,
-}
-
-#[derive(Default)]
-struct Draft {
-    current: Current,
-    class: Vec<Requirement>,
-    words: Vec<(String, WordValue)>,
-    derived: Vec<(String, Expression)>,
-    requires: Vec<Requirement>,
-    agree: Vec<(String, String)>,
-    sections: Vec<Section>,
-}
-
-impl Draft {
-    fn open_section(&mut self, header: &str) -> Result<(), Reason> {
-        self.current = match header {
-            "class" => Current::Class,
-            "words" => Current::Words,
-            "derived" => Current::Derived,
-            "requires" => Current::Requires,
-            "agree" => Current::Agree,
-            _ => {
-                self.sections.push(content_section(header)?);
-                Current::Content
-            }
-        };
-        Ok(())
-    }
-
-    fn read_line(&mut self, line: &str) -> Result<(), Reason> {
-        match self.current {
-            Current::None => return Err(Reason::NoSection),
-            Current::Class => self.class.push(requirement(line)?),
-            Current::Requires => self.requires.push(requirement(line)?),
-            Current::Agree => {
-                let (left, right) = assignment(line)?;
-                self.agree.push((left.to_owned(), right.to_owned()));
-            }
-            Current::Words => {
-                let Requirement { key, value } = requirement(line)?;
-                self.words.push((key, WordValue::from_json(&value).ok_or(Reason::Assignment)?));
-            }
-            Current::Derived => {
-                let (word, text) = assignment(line)?;
-                self.derived.push((word.to_owned(), Expression::parse(text)?));
-            }
-            Current::Content => match self.sections.last_mut().map(|section| &mut section.content) {
-                Some(Content::Tensors(rows)) => rows.push(row(line)?),
-                Some(Content::Ignored(names)) => names.push(line.to_owned()),
-                None => return Err(Reason::NoSection),
-            },
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Mapping, Reason> {
-        match (self.class.pop(), self.class.is_empty()) {
-            (Some(class), true) => Ok(Mapping {
-                class,
-                words: self.words,
-                derived: self.derived,
-                requires: self.requires,
-                agree: self.agree,
-                sections: self.sections,
-            }),
-            _ => Err(Reason::Class),
-        }
-    }
-}
-
-/// Reads `tensors` or `ignored`, then `for i in EXPRESSION`, `if WORD` or `unless WORD`.
-fn content_section(header: &str) -> Result<Section, Reason> {
-    let (kind, clause) = header.split_once(' ').unwrap_or((header, ""));
-    let content = match kind {
-        "tensors" => Content::Tensors(Vec::new()),
-        "ignored" => Content::Ignored(Vec::new()),
-        _ => return Err(Reason::Header),
-    };
-    let mut section = Section { count: None, condition: None, content };
-    if let Some(count) = clause.strip_prefix("for i in ") {
-        section.count = Some(Expression::parse(count)?);
-    } else if let Some(word) = clause.strip_prefix("if ") {
-        section.condition = Some(Condition { word: word.to_owned(), value: true });
-    } else if let Some(word) = clause.strip_prefix("unless ") {
-        section.condition = Some(Condition { word: word.to_owned(), value: false });
-    } else if !clause.is_empty() {
-        return Err(Reason::Header);
-    }
-    Ok(section)
-}
-
-fn assignment(line: &str) -> Result<(&str, &str), Reason> {
-    let (key, value) = line.split_once('=').ok_or(Reason::Assignment)?;
-    Ok((key.trim(), value.trim()))
-}
-
-fn requirement(line: &str) -> Result<Requirement, Reason> {
-    let (key, value) = assignment(line)?;
-    let value = serde_json::from_str(value).map_err(|_| Reason::Assignment)?;
-    Ok(Requirement { key: key.to_owned(), value })
-}
-
-fn row(line: &str) -> Result<Row, Reason> {
-    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
-    let [ours, upstream, operation, shape] = columns[..] else {
-        return Err(Reason::Row);
-    };
-    let shape = shape.strip_prefix('[').and_then(|shape| shape.strip_suffix(']')).ok_or(Reason::Row)?;
-    let shape: Result<_, ExpressionError> = shape.split(',').map(Expression::parse).collect();
-    Ok(Row {
-        ours: ours.to_owned(),
-        upstream: if upstream == "=" { ours } else { upstream }.to_owned(),
-        operation: Operation::parse(operation).ok_or_else(|| Reason::Operation(operation.to_owned()))?,
-        shape: shape?,
-    })
 }
 
 impl WordValue {
@@ -307,22 +212,78 @@ mod tests {
 
     #[test]
     fn the_embedded_files_follow_the_format() {
-        let rows = Component::ALL.map(|component| Mapping::of(component).rows().count());
-        assert_eq!(rows, [15, 14, 4, 21, 28]);
+        for layout in Layout::ALL {
+            let rows = Component::ALL.map(|component| Mapping::of(component, layout).rows().count());
+            assert_eq!(rows, [15, 14, 4, 21, 28], "{layout}");
+        }
     }
 
     #[test]
     fn no_two_rows_make_the_same_parameter_under_the_same_condition() {
-        for component in Component::ALL {
+        for (component, layout) in Component::ALL.into_iter().flat_map(|one| Layout::ALL.map(|layout| (one, layout))) {
             let mut seen = std::collections::BTreeSet::new();
-            for section in &Mapping::of(component).sections {
+            for section in &Mapping::of(component, layout).sections {
                 let Content::Tensors(rows) = &section.content else { continue };
                 let condition = section.condition.as_ref().map(|condition| condition.value);
                 for row in rows {
-                    assert!(seen.insert((row.ours.clone(), condition)), "{component}: {}", row.ours);
+                    assert!(seen.insert((row.ours.text(), condition)), "{component}: {}", row.ours.text());
                 }
             }
         }
+    }
+
+    #[test]
+    fn both_layouts_make_the_same_parameters_from_the_same_words() {
+        for component in Component::ALL {
+            let [diffusers, native] = Layout::ALL.map(|layout| Mapping::of(component, layout));
+            assert_eq!(diffusers.words, native.words, "{component}");
+            let derived = |mapping: &Mapping| {
+                let derived = mapping.derived.iter();
+                derived.map(|(word, expression)| (word.clone(), expression.text().to_owned())).collect::<Vec<_>>()
+            };
+            assert_eq!(derived(diffusers), derived(native), "{component}");
+            let rows = |mapping: &'static Mapping| {
+                let rows = mapping.rows().map(|row| {
+                    let shape: Vec<&str> = row.shape.iter().map(Expression::text).collect();
+                    (row.ours.text(), row.operation == Operation::FoldWeightNorm, shape)
+                });
+                rows.collect::<Vec<_>>()
+            };
+            assert_eq!(rows(diffusers), rows(native), "{component}");
+            assert!(diffusers.file.is_none() && native.file.is_some(), "{component}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_a_shared_file_is_at_most_one_components() {
+        let takers = |name: &str| {
+            let native =
+                Component::ALL.into_iter().map(|component| (component, Mapping::of(component, Layout::Native)));
+            let taken = native.filter(|(_, mapping)| mapping.names.take(name));
+            taken
+                .map(|(component, mapping)| (component, mapping.file.as_deref().unwrap_or_default()))
+                .collect::<Vec<_>>()
+        };
+        let names = [
+            "model.norm.weight",
+            "model.audio_decoder.norm.weight",
+            "model.audio_extra_embedding.weight",
+            "model.audio_decoders",
+            "diffusion_transformer.preprocess_conv.weight",
+            "cond_layer_scale",
+            "decoder.model.0.bias",
+            "dec_in_proj.bias",
+            "encoder.model.0.bias",
+            "",
+        ];
+        for name in names {
+            let mut files: Vec<&str> = takers(name).into_iter().map(|(_, file)| file).collect();
+            let all = files.len();
+            files.dedup();
+            assert_eq!(files.len(), all, "{name}");
+        }
+        assert!(takers("encoder.model.0.bias").iter().all(|(component, _)| *component != Component::Vocoder));
+        assert!(takers("decoder.model.0.bias").iter().any(|(component, _)| *component == Component::Vocoder));
     }
 
     #[test]
@@ -337,6 +298,12 @@ mod tests {
             ("[tensors]\na | = | identity", "line 2: expected `ours | upstream | operation | [shape]`"),
             ("[tensors]\na | = | transpose | [1]", "line 2: unknown operation `transpose`"),
             ("[tensors]\na | = | identity | [1 +]", "line 2: `1 +` is not an expression"),
+            ("[tensors]\na | = | split 0 of 3 | [1]", "line 2: unknown operation `split 0 of 3`"),
+            ("[tensors]\na | = | split 4 of 3 | [1]", "line 2: unknown operation `split 4 of 3`"),
+            ("[tensors]\na.{i+} | = | identity | [1]", "line 2: `i+` is not an expression"),
+            ("[tensors]\na.{i | = | identity | [1]", "line 2: expected `ours | upstream | operation | [shape]`"),
+            ("[constants]\nx = y", "line 2: expected `key = value`"),
+            ("[config]\nx = y else z", "line 2: expected `key = value`"),
             ("[tensors]", "line 1: not one `[class]` line"),
         ] {
             let error = Mapping::parse(text).expect_err(text).to_string();

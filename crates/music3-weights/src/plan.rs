@@ -1,6 +1,9 @@
 //! A plan: every parameter of a component, and the stored tensors that make it, checked before any byte is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use burn::{module::Module, tensor::backend::Backend};
 use safetensors::Dtype;
@@ -10,12 +13,13 @@ use crate::{
     component::Component,
     config::Words,
     error::WeightsError,
+    layout::Layout,
     mapping::Operation,
     nearest::nearest,
     parameters::parameters,
     problem::Problem,
     rows::{Expanded, Stored, Wanted, expand, part_row},
-    source::{TensorEntry, TensorSource},
+    source::{TensorEntry, TensorSource, TensorView},
 };
 
 /// How every parameter of a component, or of a part of one, is made.
@@ -36,8 +40,36 @@ pub struct PlanRow {
     pub stored: Vec<String>,
     /// The parameter's shape.
     pub shape: Vec<usize>,
-    /// The bytes of the stored tensors.
+    /// The bytes of the stored tensors that are read.
     pub bytes: u64,
+}
+
+impl PlanRow {
+    /// The stored values that make the parameter, in the order the operation takes them; of a tensor that several
+    /// parameters share, this one's part.
+    ///
+    /// # Errors
+    /// When the source has no such tensor.
+    pub fn views<'a>(&'a self, source: &'a dyn TensorSource) -> Result<Vec<TensorView<'a>>, WeightsError> {
+        match self.operation {
+            Operation::FoldWeightNorm => self.stored.iter().map(|name| source.tensor(name)).collect(),
+            Operation::Identity | Operation::Split { .. } => Ok(vec![self.view(source)?]),
+        }
+    }
+
+    /// The stored values of a parameter that is one tensor, or a part of one.
+    pub(crate) fn view<'a>(&'a self, source: &'a dyn TensorSource) -> Result<TensorView<'a>, WeightsError> {
+        let name = self.stored.first().expect("every operation takes at least one tensor");
+        let whole = source.tensor(name)?;
+        let (part, parts) = match self.operation {
+            Operation::Split { part, parts } => (part, parts),
+            Operation::Identity | Operation::FoldWeightNorm => (0, 1),
+        };
+        let bytes = whole.data.len() / parts;
+        let data = &whole.data[part * bytes..(part + 1) * bytes];
+        let entry = TensorEntry { shape: &self.shape, bytes: bytes as u64, ..whole.entry };
+        Ok(TensorView { entry, data })
+    }
 }
 
 impl Plan {
@@ -47,7 +79,20 @@ impl Plan {
     /// With everything that is wrong: config values that the model does not support, and tensors that are missing,
     /// unused, given twice, or of another shape or dtype.
     pub fn new(component: Component, config: &Value, source: &dyn TensorSource) -> Result<Self, WeightsError> {
-        let expanded = Words::read(component, config).and_then(|words| expand(component, &words));
+        Self::of_layout(component, Layout::Diffusers, config, source)
+    }
+
+    /// Plans a whole component whose tensors are stored as `layout` names them. The config is that of upstream's class.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn of_layout(
+        component: Component,
+        layout: Layout,
+        config: &Value,
+        source: &dyn TensorSource,
+    ) -> Result<Self, WeightsError> {
+        let expanded = Words::read(component, layout, config).and_then(|words| expand(component, &words));
         match expanded {
             Ok(expanded) => Self::checked(component, expanded, source),
             Err(problems) => Err(WeightsError::from_problems(problems)),
@@ -132,7 +177,11 @@ impl<'a> Check<'a> {
 
     fn row(&mut self, wanted: &Wanted) -> PlanRow {
         let stored = wanted.stored();
-        let bytes = stored.iter().map(|stored| self.tensor(stored)).sum();
+        let bytes: u64 = stored.iter().map(|stored| self.tensor(stored)).sum();
+        let bytes = match wanted.operation {
+            Operation::Split { parts, .. } => bytes / parts as u64,
+            _ => bytes,
+        };
         PlanRow {
             path: wanted.path.clone(),
             operation: wanted.operation,
@@ -145,10 +194,15 @@ impl<'a> Check<'a> {
     /// Checks one stored tensor and returns its bytes.
     fn tensor(&mut self, wanted: &Stored) -> u64 {
         let Some(entry) = self.entries.get(wanted.name.as_str()).copied() else {
-            self.missing.push(wanted.name.clone());
+            if self.missing.last() != Some(&wanted.name) {
+                self.missing.push(wanted.name.clone());
+            }
             return 0;
         };
-        self.used.insert(entry.name);
+        if !self.used.insert(entry.name) {
+            // Another row reads it too, and has asked for the same shape.
+            return entry.bytes;
+        }
         let (component, name, file) = (self.component, wanted.name.clone(), entry.file.to_owned());
         if entry.shape != wanted.shape {
             let words = if wanted.words.is_empty() { String::new() } else { format!("[{}]", wanted.words.join(", ")) };
@@ -171,8 +225,10 @@ impl<'a> Check<'a> {
         const MOST_SUGGESTIONS: usize = 40;
         let used = |name: &str| self.used.contains(name) || ignored.contains(name);
         let unused: Vec<_> = self.entries.values().filter(|entry| !used(entry.name)).collect();
+        let file = common_place(self.entries.values().map(|entry| entry.file));
         let missing = self.missing.into_iter().enumerate().map(|(place, name)| Problem::Missing {
             component: self.component,
+            file: file.clone(),
             nearest: match place < MOST_SUGGESTIONS {
                 true => nearest(&name, unused.iter().map(|entry| entry.name)).map(str::to_owned),
                 false => None,
@@ -186,5 +242,14 @@ impl<'a> Check<'a> {
             file: entry.file.to_owned(),
         }));
         self.problems
+    }
+}
+
+/// The file that all tensors are in, or the folder of their files.
+fn common_place<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+    let first = files.next()?;
+    match files.all(|file| file == first) {
+        true => Some(first.to_owned()),
+        false => first.parent().map(Path::to_owned),
     }
 }

@@ -65,6 +65,14 @@ pub enum Problem {
         /// What is supported.
         expected: String,
     },
+    /// The tensors are not those of the published size, and nothing says that they should be others.
+    #[error(
+        "{component}: the native layout has no config for it, so the published size is expected; a checkpoint of another size has {component}.json, as upstream's class writes it, beside its .pth files"
+    )]
+    PublishedSize {
+        /// The component.
+        component: Component,
+    },
     /// The config values fit no tensor shape.
     #[error("{component}: config.json gives `{name}` no shape: {reason}")]
     NoShape {
@@ -76,12 +84,14 @@ pub enum Problem {
         reason: String,
     },
     /// A tensor that the model needs.
-    #[error("{component}: tensor `{name}` is missing{}", nearest.as_ref().map_or(String::new(), |nearest| format!("; the nearest unused name is `{nearest}`")))]
+    #[error("{component}: tensor `{name}` is missing{}{}", file.as_ref().map_or(String::new(), |file| format!(" ({})", file.display())), nearest.as_ref().map_or(String::new(), |nearest| format!("; the nearest unused name is `{nearest}`")))]
     Missing {
         /// The component.
         component: Component,
         /// The tensor's name in the checkpoint.
         name: String,
+        /// The file that should hold it, or the folder of the files.
+        file: Option<PathBuf>,
         /// The unused tensor whose name is most like it.
         nearest: Option<String>,
     },

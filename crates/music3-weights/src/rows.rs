@@ -6,6 +6,7 @@ use crate::{
     component::Component,
     config::Words,
     expression::{Expression, ExpressionError},
+    layout::Layout,
     mapping::{Content, Mapping, Operation, Row, Section},
     problem::Problem,
 };
@@ -44,6 +45,12 @@ impl Wanted {
                 g.words.iter_mut().skip(1).for_each(|word| *word = "1".to_owned());
                 vec![g, whole(format!("{upstream}_v"))]
             }
+            Operation::Split { parts, .. } => {
+                let mut all = whole(upstream.clone());
+                all.shape.iter_mut().take(1).for_each(|dim| *dim = dim.saturating_mul(parts));
+                all.words.iter_mut().take(1).for_each(|word| *word = format!("{parts} * {word}"));
+                vec![all]
+            }
         }
     }
 }
@@ -59,7 +66,7 @@ pub(crate) struct Expanded {
 pub(crate) fn expand(component: Component, words: &Words) -> Result<Expanded, Vec<Problem>> {
     let mut expanded = Expanded { wanted: Vec::new(), ignored: BTreeSet::new() };
     let mut problems = Vec::new();
-    for section in Mapping::of(component).sections.iter().filter(|section| stands(section, words)) {
+    for section in words.mapping().sections.iter().filter(|section| stands(section, words)) {
         match &section.content {
             Content::Ignored(names) => expanded.ignored.extend(names.iter().cloned()),
             Content::Tensors(rows) => match indices(section, words) {
@@ -86,7 +93,7 @@ fn stands(section: &Section, words: &Words) -> bool {
 }
 
 fn no_shape(component: Component, row: &Row, error: &ExpressionError) -> Problem {
-    Problem::NoShape { component, name: row.ours.clone(), reason: error.to_string() }
+    Problem::NoShape { component, name: row.ours.text().to_owned(), reason: error.to_string() }
 }
 
 /// The values of `{i}`; one without a value for a section that does not repeat.
@@ -101,10 +108,6 @@ fn indices(section: &Section, words: &Words) -> Result<Vec<Option<u64>>, Express
 }
 
 fn fill(row: &Row, words: &Words, index: Option<u64>) -> Result<Wanted, ExpressionError> {
-    let named = |pattern: &str| match index {
-        Some(index) => pattern.replace("{i}", &index.to_string()),
-        None => pattern.to_owned(),
-    };
     let scope = words.scope(index);
     let dim = |expression: &Expression| {
         let value = expression.evaluate(&scope)?;
@@ -114,8 +117,8 @@ fn fill(row: &Row, words: &Words, index: Option<u64>) -> Result<Wanted, Expressi
         }
     };
     Ok(Wanted {
-        path: named(&row.ours),
-        upstream: named(&row.upstream),
+        path: row.ours.fill(&scope)?,
+        upstream: row.upstream.fill(&scope)?,
         operation: row.operation,
         shape: row.shape.iter().map(dim).collect::<Result<_, _>>()?,
         words: row.shape.iter().map(|dim| dim.text().to_owned()).collect(),
@@ -125,10 +128,11 @@ fn fill(row: &Row, words: &Words, index: Option<u64>) -> Result<Wanted, Expressi
 /// The row for the parameter `path` of a module that is `part` of the component, such as `transformer_blocks.{i}`.
 pub(crate) fn part_row(component: Component, part: &str, path: &str, shape: &[usize]) -> Option<Wanted> {
     let prefix = if part.is_empty() { String::new() } else { format!("{part}.") };
-    let row = Mapping::of(component).rows().find(|row| row.ours.strip_prefix(&prefix) == Some(path))?;
+    let mut rows = Mapping::of(component, Layout::Diffusers).rows();
+    let row = rows.find(|row| row.ours.text().strip_prefix(&prefix) == Some(path))?;
     Some(Wanted {
         path: path.to_owned(),
-        upstream: row.upstream.strip_prefix(&prefix)?.to_owned(),
+        upstream: row.upstream.text().strip_prefix(&prefix)?.to_owned(),
         operation: row.operation,
         shape: shape.to_vec(),
         words: Vec::new(),

@@ -5,7 +5,7 @@
 
 use burn::tensor::{Int, Tensor, TensorData, backend::Backend};
 use music3_model::{DepthDecoder, Qwen3ForCausalLM};
-use music3_nn::ops;
+use music3_nn::{KvCache, ops};
 use music3_text::{
     PromptIds,
     token_ids::{AUDIO_END, SEMANTIC_CODE_OFFSET, SEMANTIC_CODES},
@@ -132,6 +132,7 @@ impl<B: Backend> AutoregressiveHalf<B> {
         let mut last_hidden = last_position(hidden);
         proceed(listener, Progress::Prompt { tokens })?;
 
+        let mut cache = depth_cache(&self.rvq_depth_decoder);
         let mut picker = Picker::choose(&self.rvq_depth_decoder, codes, listener, &device);
         let mut run = Run { codes: Vec::new(), hiddens: Vec::new() };
         let mut finish = FinishReason::FrameCap;
@@ -147,7 +148,8 @@ impl<B: Backend> AutoregressiveHalf<B> {
             let embedding = self.language_model.embed(token);
             // 3. Residual codes.
             let mut pick = |codebook: usize, logits: Tensor<B, 2>| picker.residual(codebook, logits, listener);
-            let depth_hidden = depth_frame(&self.rvq_depth_decoder, last_hidden.clone(), embedding.clone(), &mut pick)?;
+            let depth_hidden =
+                depth_frame(&self.rvq_depth_decoder, &mut cache, last_hidden.clone(), embedding.clone(), &mut pick)?;
             // 4. Step 0 only moves the state past `audio_start`.
             let hidden = Tensor::cat(vec![last_hidden.clone().narrow(0, 0, 1), depth_hidden], 1);
             let pending = picker.end();
@@ -196,8 +198,13 @@ impl<B: Backend> Run<B> {
 /// `audio_embeddings`, once for each row of the batch, `[2, 1]`.
 pub type PickCode<'a, B> = dyn FnMut(usize, Tensor<B, 2>) -> Result<Tensor<B, 2, Int>, SongError> + 'a;
 
+/// Returns the cache that [`depth_frame`] works in.
+pub fn depth_cache<B: Backend>(decoder: &DepthDecoder<B>) -> KvCache<B> {
+    decoder.cache(ROWS, decoder.num_codebooks())
+}
+
 /// Predicts the residual codes of one frame, codebook by codebook; `pick` chooses each from its logits. Returns the hidden
-/// state that each code came from, conditional row, side by side.
+/// state that each code came from, conditional row, side by side. `cache` is forgotten first, so one serves all frames.
 ///
 /// # Shapes
 /// `last_hidden` `[2, hidden_size]`, `semantic_embedding` `[2, 1, hidden_size]` → `[1, (num_codebooks − 1)·hidden_size]`
@@ -209,17 +216,18 @@ pub type PickCode<'a, B> = dyn FnMut(usize, Tensor<B, 2>) -> Result<Tensor<B, 2,
 /// `encoders.py:122-151`; keys and values are kept where upstream runs the whole prefix again.
 pub fn depth_frame<B: Backend>(
     decoder: &DepthDecoder<B>,
+    cache: &mut KvCache<B>,
     last_hidden: Tensor<B, 2>,
     semantic_embedding: Tensor<B, 3>,
     pick: &mut PickCode<'_, B>,
 ) -> Result<Tensor<B, 2>, SongError> {
     let codebooks = decoder.num_codebooks();
-    let mut cache = decoder.cache(ROWS, codebooks);
+    cache.truncate(0);
     let mut hiddens = Vec::with_capacity(codebooks - 1);
     // The language model's hidden state and the semantic code are read together.
     let mut sequence = Tensor::cat(vec![last_hidden.unsqueeze_dim(1), semantic_embedding], 1);
     for codebook in 1..codebooks {
-        let hidden = last_position(decoder.read(sequence, &mut cache));
+        let hidden = last_position(decoder.read(sequence, cache));
         hiddens.push(hidden.clone().narrow(0, 0, 1));
         let row = pick(codebook, decoder.audio_heads[codebook - 1].forward(hidden))?;
         if codebook + 1 == codebooks {

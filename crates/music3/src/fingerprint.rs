@@ -39,8 +39,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 fn files(checkpoint: &Checkpoint) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in checkpoint.components() {
-        files.push(checkpoint.path().join(folder.component().folder()).join("config.json"));
-        files.extend(folder.shards().files().iter().map(|file| file.path().to_owned()));
+        files.extend(folder.config_path().map(Path::to_owned));
+        files.extend(folder.files().into_iter().map(Path::to_owned));
     }
     files.push(checkpoint.tokenizer().join("tokenizer.json"));
     files

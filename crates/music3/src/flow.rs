@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use music3_audio::WindowPlan;
 use music3_model::{ConditionMix, Transformer1DModel};
-use music3_nn::{Width, ops};
+use music3_nn::{RotaryTable, Width, ops};
 
 use crate::{
     error::{SongError, Stage},
@@ -137,13 +137,14 @@ impl<B: Backend> Denoise<'_, B> {
         });
         // The conditional and the unconditional row are one batch; the latter's condition is zeros.
         let condition = Tensor::cat(vec![condition.clone(), condition.zeros_like()], 0);
+        let rotary = self.flow.transformer.rotary(length + 1, &condition.device());
         let mut latents = noise;
         for (step, &time) in self.schedule.timesteps().iter().enumerate() {
             if let Some((previous, noise)) = &previous {
                 let blended = schedule::blend(noise.clone(), previous.clone(), time, width);
                 latents = replace_start(latents, blended);
             }
-            let velocity = self.velocity(latents.clone(), time, condition.clone());
+            let velocity = self.velocity(latents.clone(), time, condition.clone(), &rotary);
             listener.tap(Tap::Velocity { window, step, tensor: &velocity });
             latents = self.schedule.step(step, latents, velocity, width);
             listener.tap(Tap::Latents { window, step, tensor: &latents });
@@ -159,12 +160,19 @@ impl<B: Backend> Denoise<'_, B> {
     }
 
     /// `[1, channels, latents]` → the guided velocity, the same shape
-    fn velocity(&self, latents: Tensor<B, 3>, time: f32, condition: Tensor<B, 3>) -> Tensor<B, 3> {
+    fn velocity(
+        &self,
+        latents: Tensor<B, 3>,
+        time: f32,
+        condition: Tensor<B, 3>,
+        rotary: &RotaryTable<B>,
+    ) -> Tensor<B, 3> {
         let transformer = &self.flow.transformer;
         let width = transformer.width();
         let device = latents.device();
         let time = Tensor::<B, 1>::from_data(TensorData::from([time, time]), (&device, DType::F32));
-        let both = transformer.forward(latents.repeat_dim(0, 2), ops::round(time, width), condition);
+        let (latents, time) = (latents.repeat_dim(0, 2), ops::round(time, width));
+        let both = transformer.forward_rotated(latents, time, condition, rotary);
         let row = |index| both.clone().narrow(0, index, 1);
         schedule::guide(row(0), row(1), self.options.guidance_scale, width)
     }

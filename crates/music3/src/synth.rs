@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use music3_weights::{Checkpoint, Component, SynthCheckpoint, SynthComponent, WeightsError, WriteError};
+use music3_weights::{Checkpoint, Component, Layout, SynthCheckpoint, SynthComponent, WeightsError, WriteError};
 use serde_json::{Value, json};
 
 use crate::{configs::ModelConfigs, demo, error::SongError};
@@ -17,12 +17,16 @@ static CONTRACT: &str = include_str!("../../../weights-mapping/contract.json");
 
 /// What the demo checkpoint has and every other one needs: files that do not depend on dimensions.
 const COMMON_FILES: [&str; 5] = [
+    "tokenizer/tokenizer.json",
+    "tokenizer/tokenizer_config.json",
     "modular_model_index.json",
     "language_model/generation_config.json",
     "scheduler/scheduler_config.json",
-    "tokenizer/tokenizer.json",
-    "tokenizer/tokenizer_config.json",
 ];
+
+/// Where the native layout has the first of them. It has none of the others.
+const NATIVE_COMMON_FILES: [&str; 2] =
+    ["qwen_7B/qwen3-8B-tokenizer-music/tokenizer.json", "qwen_7B/qwen3-8B-tokenizer-music/tokenizer_config.json"];
 
 /// Upstream's libraries start another file after so many bytes of weights.
 const MAX_SHARD_BYTES: u64 = 5_000_000_000;
@@ -88,6 +92,7 @@ pub struct RandomCheckpoint {
     plan: SynthCheckpoint,
     /// Where the files that do not depend on dimensions are taken from.
     demo: PathBuf,
+    layout: Layout,
 }
 
 impl RandomCheckpoint {
@@ -96,6 +101,14 @@ impl RandomCheckpoint {
     /// # Errors
     /// The demo checkpoint cannot be unpacked.
     pub fn new(dims: Dims, seed: u64) -> Result<Self, SynthError> {
+        Self::of_layout(dims, Layout::Diffusers, seed)
+    }
+
+    /// Plans one in a layout; the same seed gives the same values in both.
+    ///
+    /// # Errors
+    /// The demo checkpoint cannot be unpacked.
+    pub fn of_layout(dims: Dims, layout: Layout, seed: u64) -> Result<Self, SynthError> {
         let demo = demo::unpack()?;
         let configs = raw_configs(dims, &demo)?;
         let components = Component::ALL.map(|component| SynthComponent {
@@ -103,7 +116,11 @@ impl RandomCheckpoint {
             config: configs[component as usize].clone(),
             max_shard_bytes: max_shard_bytes(dims, component),
         });
-        Ok(Self { plan: SynthCheckpoint::plan(&components, seed)?, demo })
+        let plan = match layout {
+            Layout::Diffusers => SynthCheckpoint::plan(&components, seed)?,
+            Layout::Native => SynthCheckpoint::plan_native(&components, seed)?,
+        };
+        Ok(Self { plan, demo, layout })
     }
 
     /// Returns the bytes that it takes, but for a few kilobytes.
@@ -125,8 +142,12 @@ impl RandomCheckpoint {
         let in_parent = |source| SynthError::Io { path: parent.to_owned(), source };
         refuse_full(out, self.bytes(), fs4::available_space(parent).map_err(in_parent)?)?;
         let fresh = unfinished(parent).map_err(in_parent)?;
-        for name in COMMON_FILES {
-            let path = fresh.path().join(name);
+        let names = match self.layout {
+            Layout::Diffusers => COMMON_FILES.as_slice(),
+            Layout::Native => NATIVE_COMMON_FILES.as_slice(),
+        };
+        for (name, to) in COMMON_FILES.iter().zip(names) {
+            let path = fresh.path().join(to);
             let folder = path.parent().unwrap_or(fresh.path());
             fs::create_dir_all(folder)
                 .and_then(|()| fs::copy(self.demo.join(name), &path))

@@ -1,7 +1,7 @@
 //! The depth loop with forced codes: guided logits, hidden states and the feedback embedding of each frame.
 
 use burn::tensor::{Tensor, TensorData, backend::Backend};
-use music3::autoregressive::{depth_frame, embed_frame, guided_to_host};
+use music3::autoregressive::{depth_cache, depth_frame, embed_frame, guided_to_host};
 use music3_model::{DepthDecoder, DepthDecoderConfig};
 use music3_nn::Width;
 use music3_weights::Component;
@@ -51,7 +51,8 @@ fn run_frame<B: Backend>(
         let row = decoder.embedding_row(codebook, codes[codebook] as usize) as i32;
         Ok(Tensor::from_data(TensorData::new(vec![row; 2], [2, 1]), &device))
     };
-    let hidden = depth_frame(decoder, last_hidden, semantic.clone(), &mut forced).expect("a forced frame cannot fail");
+    let hidden = depth_frame(decoder, &mut depth_cache(decoder), last_hidden, semantic.clone(), &mut forced)
+        .expect("a forced frame cannot fail");
     let residual = codes.iter().enumerate().skip(1);
     let rows: Vec<i32> =
         residual.map(|(codebook, code)| decoder.embedding_row(codebook, *code as usize) as i32).collect();

@@ -46,7 +46,7 @@ pub(crate) struct CommonArgs {
     /// Use the demo model that the program carries.
     #[arg(long)]
     pub(crate) demo: bool,
-    /// Folder with weights in the diffusers layout.
+    /// Folder with weights in either layout.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
     /// Draw the weights on the device, at these dimensions, and read none.

@@ -90,8 +90,9 @@ pub(super) fn measure<B: Backend>(
     for calls in loop_lengths(counts.repeat) {
         loops.push(Loop { calls, seconds: timed(calls)? });
     }
-    let mut singles = Vec::with_capacity(counts.repeat);
-    for _ in 0..counts.repeat {
+    // A loop of one call was waited for by itself already.
+    let mut singles: Vec<f64> = loops.iter().filter(|_| counts.repeat == 1).map(|timed| timed.seconds).collect();
+    while singles.len() < counts.repeat {
         singles.push(timed(1)?);
     }
     let points: Vec<(f64, f64)> = loops.iter().map(|timed| (timed.calls as f64, timed.seconds)).collect();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use music3::{
     ControlTokens, Sampler, SongError, SongRequest, Stage,
-    autoregressive::{AutoregressiveHalf, Picker, depth_frame},
+    autoregressive::{AutoregressiveHalf, Picker, depth_cache, depth_frame},
     flow::{Flow, FlowOptions},
     rng::TorchGenerator,
     vocode::vocode,
@@ -71,8 +71,9 @@ fn dit<B: Backend>(builder: &mut Builder<'_, B>, rows: usize, latents: usize) ->
         Tensor::<B, 1>::from_data(TensorData::from(vec![0.5_f32; rows].as_slice()), (&builder.device, DType::F32));
     let time = ops::round(time, width);
     let cost = cost::transformer(&config, rows, latents, builder.value_bytes(width));
+    let rotary = module.rotary(latents + 1, &builder.device);
     let call = move || {
-        drop(module.forward(noise.clone(), time.clone(), condition.clone()));
+        drop(module.forward_rotated(noise.clone(), time.clone(), condition.clone(), &rotary));
         Ok(Outcome::default())
     };
     let what = serde_json::json!({ "component": "dit", "call": "one forward", "rows": rows, "latents": latents });
@@ -145,12 +146,13 @@ fn depth<B: Backend>(builder: &mut Builder<'_, B>, seed: u64) -> Result<Work<'st
     let sampler = Sampler::new(TorchGenerator::new(seed), builder.configs.language_model.vocab_size);
     let mut step = 0;
     let mut picker = Picker::choose(&module, sampler, &(), &builder.device);
+    let mut cache = depth_cache(&module);
     let cost = cost::depth_frame(&config, builder.value_bytes(width));
     let call = move || {
         picker.begin(step);
         step += 1;
         let mut pick = |codebook, logits| picker.residual(codebook, logits, &mut ());
-        depth_frame(&module, last_hidden.clone(), embedding.clone(), &mut pick)?;
+        depth_frame(&module, &mut cache, last_hidden.clone(), embedding.clone(), &mut pick)?;
         let pending = picker.end();
         picker.codes(pending)?;
         Ok(Outcome::default())

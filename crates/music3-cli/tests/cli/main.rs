@@ -3,6 +3,7 @@
 mod again;
 mod answers;
 mod bench;
+mod convert;
 #[cfg(unix)]
 mod failures;
 mod program;

@@ -1,5 +1,7 @@
 //! Shapes and strides of a batch of matrices, in the terms of a column-major library.
 
+use super::CudaTensor;
+
 /// A batch of matrices `[..., rows, columns]` in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Batched {
@@ -33,9 +35,19 @@ impl Batched {
         Some(Self { batch, rows, columns, column_major, leading, stride })
     }
 
+    /// Describes a tensor's memory, where that is one batch.
+    pub(super) fn of(tensor: &CudaTensor) -> Option<Self> {
+        Self::new(tensor.meta.shape(), tensor.meta.strides())
+    }
+
     /// Returns the number of matrices.
     pub(super) fn count(&self) -> usize {
         self.batch.iter().product()
+    }
+
+    /// Returns the number of elements.
+    pub(super) fn elements(&self) -> usize {
+        self.count() * self.rows * self.columns
     }
 
     /// Returns the elements from the first to behind the last.
@@ -50,6 +62,16 @@ impl Batched {
         if self.count() == 1 && count > 1 { 0 } else { self.stride }
     }
 
+    /// Returns the `index`th of `parts` equal runs of the matrices, and the elements before its first; one matrix is the same
+    /// in every run.
+    fn run(&self, index: usize, parts: usize) -> (Self, usize) {
+        if self.count() == 1 {
+            return (self.clone(), 0);
+        }
+        let count = self.count() / parts;
+        (Self { batch: vec![count], ..self.clone() }, index * count * self.stride)
+    }
+
     /// Returns the columns `start..start + len` of each matrix, and the elements before their first.
     pub(super) fn columns_from(&self, start: usize, len: usize) -> (Self, usize) {
         let offset = if self.column_major { start * self.leading } else { start };
@@ -61,20 +83,52 @@ impl Batched {
         let offset = if self.column_major { start } else { start * self.leading };
         (Self { rows: len, ..self.clone() }, offset)
     }
+}
 
-    /// Returns the shape of the product, or `None` where the batches neither agree nor repeat one matrix.
-    pub(super) fn product_shape(&self, other: &Self) -> Option<Vec<usize>> {
-        if self.columns != other.rows {
-            return None;
+/// Batches that together are a tensor, each with the elements before it: one where a single stride walks the leading
+/// dimensions, else one for each index of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Batches(Vec<(Batched, usize)>);
+
+impl Batches {
+    /// Describes a tensor of at least two dimensions, or returns `None` where its strides are no matrices'.
+    pub(super) fn new(shape: &[usize], strides: &[usize]) -> Option<Self> {
+        if let Some(whole) = Batched::new(shape, strides) {
+            return Some(Self(vec![(whole, 0)]));
         }
-        let batch = match (self.count(), other.count()) {
-            _ if self.batch == other.batch => &self.batch,
-            (1, _) => &other.batch,
-            (_, 1) => &self.batch,
-            _ => return None,
-        };
-        Some(batch.iter().copied().chain([self.rows, other.columns]).collect())
+        let (&count, &stride) = (shape.first()?, strides.first()?);
+        let one = (shape.len() > 2).then(|| Batched::new(&shape[1..], &strides[1..])).flatten()?;
+        Some(Self((0..count).map(|index| (one.clone(), index * stride)).collect()))
     }
+
+    /// Returns how many batches there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the `index`th of `parts` batches and the elements before it.
+    pub(super) fn part(&self, index: usize, parts: usize) -> (Batched, usize) {
+        match self.0.as_slice() {
+            [(whole, offset)] if parts > 1 => {
+                let (run, before) = whole.run(index, parts);
+                (run, offset + before)
+            }
+            batches => batches[index].clone(),
+        }
+    }
+}
+
+/// Returns the shape of a product, or `None` where the batches neither agree nor repeat one matrix.
+pub(super) fn product_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let ([a_batch @ .., rows, inner], [b_batch @ .., b_inner, columns]) = (a, b) else { return None };
+    let batch = match (a_batch.iter().product::<usize>(), b_batch.iter().product::<usize>()) {
+        _ if inner != b_inner => return None,
+        _ if a_batch == b_batch => a_batch,
+        (1, _) => b_batch,
+        (_, 1) => a_batch,
+        _ => return None,
+    };
+    Some(batch.iter().copied().chain([*rows, *columns]).collect())
 }
 
 /// Returns the one stride that walks all leading dimensions, if there is one.
@@ -92,7 +146,7 @@ fn collapsed_stride(batch: &[usize], strides: &[usize]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::Batched;
+    use super::{Batched, Batches, product_shape};
 
     #[test]
     fn describes_rows_columns_and_padded_rows() {
@@ -135,12 +189,28 @@ mod tests {
     }
 
     #[test]
+    fn walks_swapped_leading_dimensions_one_by_one() {
+        // Heads that lie side by side in their token's row, as a projection leaves them.
+        let heads = Batches::new(&[2, 3, 4, 5], &[60, 5, 15, 1]).expect("rows of a matrix");
+        assert_eq!(heads.len(), 2);
+        let (second, before) = heads.part(1, 2);
+        assert_eq!((second.count(), second.leading, second.stride_for(3), before), (3, 15, 5, 60));
+    }
+
+    #[test]
+    fn takes_runs_of_a_batch_and_repeats_a_single_matrix() {
+        let whole = Batches::new(&[2, 3, 4, 5], &[60, 20, 5, 1]).expect("contiguous");
+        assert_eq!(whole.len(), 1);
+        let (second, before) = whole.part(1, 2);
+        assert_eq!((second.count(), before), (3, 60));
+        let one = Batches::new(&[4, 5], &[5, 1]).expect("one matrix");
+        assert_eq!(one.part(1, 2), (Batched::new(&[4, 5], &[5, 1]).expect("rows"), 0));
+    }
+
+    #[test]
     fn multiplies_equal_batches_and_single_matrices() {
-        let a = Batched::new(&[1, 4, 5], &[20, 5, 1]).expect("one matrix");
-        let b = Batched::new(&[3, 5, 2], &[10, 2, 1]).expect("three matrices");
-        assert_eq!(a.product_shape(&b), Some(vec![3, 4, 2]));
-        assert_eq!(b.product_shape(&a), None, "inner dimensions differ");
-        let c = Batched::new(&[2, 4, 5], &[20, 5, 1]).expect("two matrices");
-        assert_eq!(c.product_shape(&b), None, "batches differ");
+        assert_eq!(product_shape(&[1, 4, 5], &[3, 5, 2]), Some(vec![3, 4, 2]));
+        assert_eq!(product_shape(&[3, 5, 2], &[1, 4, 5]), None, "inner dimensions differ");
+        assert_eq!(product_shape(&[2, 4, 5], &[3, 5, 2]), None, "batches differ");
     }
 }

@@ -48,31 +48,50 @@ pub(super) enum Operands {
     Tf32,
 }
 
-/// A product of two batches of matrices, summed in f32 into contiguous rows.
+/// A product of two batches of matrices, summed in f32 into rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Product {
     pub(super) a: Batched,
     pub(super) b: Batched,
+    pub(super) out: Batched,
     pub(super) operands: Operands,
-    /// Whether the product is added to what the output holds.
-    pub(super) accumulate: bool,
     /// Whether the sums are rounded to bf16; else the output is f32.
     pub(super) rounded: bool,
-    /// Whether a bias, one value a column in the output's type, is added before the rounding.
-    pub(super) biased: bool,
 }
 
-/// A product with its place: which of a task's handles its operands are, and how many bytes into them it begins.
-#[derive(Debug)]
+/// Where something begins: which of a task's handles it lies in, and how many bytes into it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) handle: usize,
+    pub(super) offset: u64,
+}
+
+impl Place {
+    /// The start of a handle.
+    pub(super) fn start_of(handle: usize) -> Self {
+        Self { handle, offset: 0 }
+    }
+
+    /// So many bytes further on.
+    pub(super) fn after(self, bytes: usize) -> Self {
+        Self { offset: self.offset + bytes as u64, ..self }
+    }
+}
+
+/// A product with the places of its operands and its output.
+#[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) product: Product,
-    pub(super) a: (usize, u64),
-    pub(super) b: (usize, u64),
-    /// Which handle is the bias, where there is one.
-    pub(super) bias: Option<usize>,
+    pub(super) a: Place,
+    pub(super) b: Place,
+    pub(super) out: Place,
+    /// What is added to the product: rows as the output's, in the same type. The output itself may be it.
+    pub(super) added: Option<Place>,
+    /// One value a column, in the output's type, that is added before the rounding.
+    pub(super) bias: Option<Place>,
 }
 
-/// Enqueues products on the device, one after the other; the last handle is the output of them all.
+/// Enqueues products on the device, one after the other.
 pub(super) fn enqueue(device: DeviceId, steps: Vec<Step>, handles: Vec<Handle>) {
     task::enqueue(device, handles, move |pointers| {
         LIBRARIES.with_borrow_mut(|libraries| {
@@ -80,8 +99,7 @@ pub(super) fn enqueue(device: DeviceId, steps: Vec<Step>, handles: Vec<Handle>) 
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::hash_map::Entry::Vacant(entry) => entry.insert(Library::open()?),
             };
-            let out = pointers[pointers.len() - 1];
-            library.multiply_all(&steps, pointers, out)
+            library.multiply_all(&steps, pointers)
         })
     });
 }
@@ -102,7 +120,40 @@ struct Library {
     handle: lt_sys::cublasLtHandle_t,
     queue: Queue,
     workspace: u64,
-    plans: HashMap<Product, Plan>,
+    plans: HashMap<Key, Plan>,
+}
+
+/// What a plan depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    product: Product,
+    biased: bool,
+    /// Bytes that the addresses of both operands, of what is added and of the output are multiples of.
+    alignment: [u32; 4],
+}
+
+/// The addresses of a step.
+struct Addresses {
+    a: u64,
+    b: u64,
+    added: u64,
+    out: u64,
+    bias: Option<u64>,
+    /// The factor of what is added: nothing is read there where it is zero.
+    share: f32,
+}
+
+impl Addresses {
+    fn of(step: &Step, pointers: &[u64]) -> Self {
+        let at = |place: Place| pointers[place.handle] + place.offset;
+        let (added, share) = step.added.map_or((at(step.out), 0.0), |added| (at(added), 1.0));
+        Self { a: at(step.a), b: at(step.b), added, out: at(step.out), bias: step.bias.map(at), share }
+    }
+
+    fn key(&self, product: &Product) -> Key {
+        let alignment = [self.a, self.b, self.added, self.out].map(|address| 1 << address.trailing_zeros().min(8));
+        Key { product: product.clone(), biased: self.bias.is_some(), alignment }
+    }
 }
 
 impl Library {
@@ -113,33 +164,27 @@ impl Library {
         Ok(Self { handle, queue: Queue::open()?, workspace, plans: HashMap::new() })
     }
 
-    fn multiply_all(&mut self, steps: &[Step], pointers: &[u64], out: u64) -> Result<(), String> {
-        for step in steps.iter().filter(|step| !self.plans.contains_key(&step.product)).collect::<Vec<_>>() {
-            self.plans.insert(step.product.clone(), Plan::new(self.handle, &step.product)?);
+    fn multiply_all(&mut self, steps: &[Step], pointers: &[u64]) -> Result<(), String> {
+        let mut ready = Vec::with_capacity(steps.len());
+        for step in steps {
+            let addresses = Addresses::of(step, pointers);
+            let key = addresses.key(&step.product);
+            if !self.plans.contains_key(&key) {
+                self.plans.insert(key.clone(), Plan::new(self.handle, &key)?);
+            }
+            ready.push((key, addresses));
         }
-        self.queue.between(|stream| {
-            steps.iter().try_for_each(|step| {
-                let operand = |(index, offset): (usize, u64)| pointers[index] + offset;
-                let bias = step.bias.map(|index| pointers[index]);
-                self.multiply(&step.product, [operand(step.a), operand(step.b), out], bias, stream)
-            })
-        })
+        self.queue.between(|stream| ready.iter().try_for_each(|(key, addresses)| self.multiply(key, addresses, stream)))
     }
 
-    fn multiply(
-        &self,
-        product: &Product,
-        [a, b, out]: [u64; 3],
-        bias: Option<u64>,
-        stream: CUstream,
-    ) -> Result<(), String> {
-        let plan = &self.plans[product];
-        if let Some(bias) = bias {
+    fn multiply(&self, key: &Key, addresses: &Addresses, stream: CUstream) -> Result<(), String> {
+        let plan = &self.plans[key];
+        if let Some(bias) = addresses.bias {
             plan.set(Desc::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
-        let (one, added) = (1.0f32, if product.accumulate { 1.0f32 } else { 0.0 });
+        let one = 1.0f32;
         let scalar = |value: &f32| ptr::from_ref(value).cast::<c_void>();
-        // SAFETY: the pointers lie in allocations of this context that are held by the caller and large enough for the
+        // SAFETY: the addresses lie in allocations of this context that are held by the caller and large enough for the
         // layouts, which describe the tensors they belong to.
         unsafe {
             // Row-major A·B is column-major Bᵀ·Aᵀ, so the operands change places.
@@ -147,14 +192,14 @@ impl Library {
                 self.handle,
                 plan.desc,
                 scalar(&one),
-                scalar(&added),
-                b as *const c_void,
+                scalar(&addresses.share),
+                addresses.b as *const c_void,
                 plan.left,
-                a as *const c_void,
+                addresses.a as *const c_void,
                 plan.right,
-                out as *const c_void,
+                addresses.added as *const c_void,
                 plan.out,
-                out as *mut c_void,
+                addresses.out as *mut c_void,
                 plan.out,
                 &plan.algorithm,
                 self.workspace as *mut c_void,
@@ -181,9 +226,9 @@ impl Plan {
         set_attribute(self.desc, attribute, value)
     }
 
-    fn new(handle: lt_sys::cublasLtHandle_t, product: &Product) -> Result<Self, String> {
-        let Product { a, b, operands, rounded, biased, .. } = product;
-        let count = a.count().max(b.count());
+    fn new(handle: lt_sys::cublasLtHandle_t, key: &Key) -> Result<Self, String> {
+        let Product { a, b, out, operands, rounded } = &key.product;
+        let count = out.count();
         // CUBLAS_COMPUTE_32F multiplies f32 operands as f32; the FAST_ forms are the ones that round them.
         let (operand, compute) = match operands {
             Operands::Bf16 => (cudaDataType::CUDA_R_16BF, cublasComputeType_t::CUBLAS_COMPUTE_32F),
@@ -195,15 +240,15 @@ impl Plan {
         for (attribute, matrix) in [(Desc::CUBLASLT_MATMUL_DESC_TRANSA, b), (Desc::CUBLASLT_MATMUL_DESC_TRANSB, a)] {
             set_attribute(desc, attribute, &if matrix.column_major { TRANSPOSED } else { AS_IT_IS })?;
         }
-        if *biased {
+        if key.biased {
             let epilogue = lt_sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
             set_attribute(desc, Desc::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
         }
         let left = operand_layout(b, operand, count)?;
         let right = operand_layout(a, operand, count)?;
         let out_dtype = if *rounded { cudaDataType::CUDA_R_16BF } else { cudaDataType::CUDA_R_32F };
-        let out = layout([b.columns, a.rows], b.columns, out_dtype, (count, a.rows * b.columns))?;
-        let algorithm = choose(handle, desc, [left, right, out])?;
+        let out = operand_layout(out, out_dtype, count)?;
+        let algorithm = choose(handle, desc, [left, right, out], key.alignment)?;
         Ok(Self { desc, left, right, out, algorithm })
     }
 }
@@ -260,30 +305,30 @@ fn choose(
     handle: lt_sys::cublasLtHandle_t,
     desc: lt_sys::cublasLtMatmulDesc_t,
     [left, right, out]: [lt_sys::cublasLtMatrixLayout_t; 3],
+    [a, b, added, written]: [u32; 4],
 ) -> Result<lt_sys::cublasLtMatmulAlgo_t, String> {
     let preference = lt::create_matmul_pref().described("make a preference")?;
     let bytes = WORKSPACE_BYTES;
+    // Parts of a sum that are computed apart are added in f32, never in the output's type.
+    let reductions = lt_sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+    prefer(preference, Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes)?;
+    prefer(preference, Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions)?;
+    prefer(preference, Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b)?;
+    prefer(preference, Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a)?;
+    prefer(preference, Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &added)?;
+    prefer(preference, Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &written)?;
     // SAFETY: all descriptions were made above; the preference is destroyed once.
     unsafe {
-        lt::set_matmul_pref_attribute(
-            preference,
-            Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-            ptr::from_ref(&bytes).cast(),
-            size_of_val(&bytes),
-        )
-        .described("set the scratch memory")?;
-        // Parts of a sum that are computed apart are added in f32, never in the output's type.
-        let reductions = lt_sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
-        lt::set_matmul_pref_attribute(
-            preference,
-            Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-            ptr::from_ref(&reductions).cast(),
-            size_of_val(&reductions),
-        )
-        .described("set how sums are split")?;
         let chosen = lt::get_matmul_algo_heuristic(handle, desc, left, right, out, out, preference)
             .described("choose an algorithm");
         lt::destroy_matmul_pref(preference).described("drop a preference")?;
         Ok(chosen?.algo)
     }
+}
+
+/// Sets an attribute of a preference; the value's type must be the attribute's.
+fn prefer<T>(preference: lt_sys::cublasLtMatmulPreference_t, attribute: Preference, value: &T) -> Result<(), String> {
+    // SAFETY: the preference is alive, and the library copies as many bytes as the value has.
+    unsafe { lt::set_matmul_pref_attribute(preference, attribute, ptr::from_ref(value).cast(), size_of_val(value)) }
+        .described("describe what an algorithm may use")
 }

@@ -3,9 +3,12 @@
 //! CubeCL picks tensor-core kernels for f32 products and rounds their operands to TF32, so that "f32" is neither f32
 //! nor the same from run to run. cuBLASLt computes f32 products in f32, and bf16 products at the chip's full rate.
 
+mod attention;
+mod conv;
 mod decode;
 mod layout;
 mod lt;
+mod product;
 mod read;
 mod report;
 mod split;
@@ -17,36 +20,34 @@ mod upload;
 use std::{
     any::{Any, TypeId},
     path::PathBuf,
-    sync::Once,
 };
 
 use burn::tensor::{DType, Int, Tensor, TensorPrimitive, backend::Backend};
-use burn_cubecl::{cubecl, kernel::into_contiguous, tensor::CubeTensor};
+use burn_cubecl::{
+    cubecl,
+    kernel::{cast, into_contiguous},
+    tensor::CubeTensor,
+};
 use burn_cuda::CudaDevice;
 use cubecl::{Runtime, cuda::CudaRuntime, device::Device};
 
-use self::{
-    layout::Batched,
-    lt::{Operands, Product, Step},
-};
+use self::product::Added;
 pub(crate) use self::{
     read::PendingRead,
     steps::{
-        add, attend_stored, attention_weights, draw, gate, gate_halves, gated, layer_norm, linear_added,
-        read_positions, rms_norm, snake, split_heads, store_positions,
+        add, attend, attend_newest, attend_stored, attention_weights, conv_transpose1d, conv1d, draw, gate,
+        gate_halves, gated, gated_linear, layer_norm, linear_added, read_positions, rms_norm, rotate_heads, snake,
+        store_positions,
     },
 };
-use crate::{DeviceReport, Matmul};
+use crate::DeviceReport;
 
 pub(crate) type CudaTensor = CubeTensor<CudaRuntime>;
 
 /// See [`try_matmul`](crate::try_matmul).
 pub(crate) fn matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>) -> Option<Tensor<B, D>> {
     let (lhs, rhs) = (cuda_tensor(a)?, cuda_tensor(b)?);
-    if let Some(error) = task::take_error() {
-        panic!("earlier work failed on the device: {error}");
-    }
-    into_tensor(multiply(lhs, rhs, Matmul::current())?)
+    into_tensor(product::multiply(lhs, rhs, DType::F32, Added::default(), None)?)
 }
 
 /// Returns whether the library is there that runs products in other ways than strictly.
@@ -117,37 +118,10 @@ fn into_tensor<B: Backend, const D: usize>(tensor: CudaTensor) -> Option<Tensor<
     Some(Tensor::from_primitive(TensorPrimitive::Float(*primitive)))
 }
 
-/// Enqueues the product; `None` for dtypes that it is not offered for.
-fn multiply(lhs: CudaTensor, rhs: CudaTensor, matmul: Matmul) -> Option<CudaTensor> {
-    let dtype = lhs.dtype;
-    if dtype != rhs.dtype || !matches!(dtype, DType::F32 | DType::BF16) {
-        return None;
-    }
-    let (lhs, a) = described(lhs);
-    let (rhs, b) = described(rhs);
-    let shape = a.product_shape(&b)?;
-    let out = empty(&lhs, shape, DType::F32);
-    if !lt::is_available() {
-        return without_library(lhs, rhs, out);
-    }
-    let device = lhs.device.to_id();
-    let whole = |operands, lhs: CudaTensor, rhs: CudaTensor| {
-        let product =
-            Product { a: a.clone(), b: b.clone(), operands, accumulate: false, rounded: false, biased: false };
-        let step = Step { product, a: (0, 0), b: (1, 0), bias: None };
-        lt::enqueue(device, vec![step], vec![lhs.handle, rhs.handle, out.handle.clone()]);
-    };
-    match (dtype, matmul) {
-        (DType::BF16, _) => whole(Operands::Bf16, lhs, rhs),
-        (_, Matmul::Strict) => whole(Operands::F32, lhs, rhs),
-        (_, Matmul::Tf32) => whole(Operands::Tf32, lhs, rhs),
-        (_, Matmul::Split) => {
-            let parts = [split::parts(&lhs, a.extent()), split::parts(&rhs, b.extent())];
-            let handles = parts.into_iter().flatten().map(|part| part.handle).chain([out.handle.clone()]);
-            lt::enqueue(device, split::steps(&a, &b), handles.collect());
-        }
-    }
-    Some(out)
+/// Returns the tensor as one of `B`, if `B` is the unfused CUDA backend.
+fn into_int_tensor<B: Backend, const D: usize>(tensor: CudaTensor) -> Option<Tensor<B, D, Int>> {
+    let primitive = (Box::new(tensor) as Box<dyn Any>).downcast::<B::IntTensorPrimitive>().ok()?;
+    Some(Tensor::from_primitive(*primitive))
 }
 
 /// See [`try_linear`](crate::try_linear).
@@ -155,70 +129,24 @@ pub(crate) fn linear<B: Backend>(
     x: &Tensor<B, 2>,
     weight: &Tensor<B, 2>,
     bias: Option<&Tensor<B, 1>>,
+    residual: Option<&Tensor<B, 2>>,
 ) -> Option<Tensor<B, 2>> {
-    let (x, weight) = (cuda_tensor(x)?, cuda_tensor(weight)?);
-    let bias = match bias {
-        None => None,
-        Some(bias) => Some(into_contiguous(cuda_tensor(bias)?)),
-    };
-    let operands = match (x.dtype, Matmul::current()) {
-        (DType::BF16, _) => Operands::Bf16,
-        (DType::F32, Matmul::Strict) => Operands::F32,
-        (DType::F32, Matmul::Tf32) => Operands::Tf32,
-        _ => return None,
-    };
-    let dtype = x.dtype;
-    // With a bias the library may round to bf16 before it adds: seen at 201 rows of 26.
-    let adds = bias.is_none() || dtype == DType::F32;
-    if !adds || weight.dtype != dtype || bias.as_ref().is_some_and(|bias| bias.dtype != dtype) || !lt::is_available() {
-        return None;
-    }
-    if let Some(error) = task::take_error() {
-        panic!("earlier work failed on the device: {error}");
-    }
-    let (x, a) = described(x);
-    let transposed = [weight.meta.shape()[1], weight.meta.shape()[0]];
-    let strides = [weight.meta.strides()[1], weight.meta.strides()[0]];
-    let b = Batched::new(&transposed, &strides)?;
-    let shape = a.product_shape(&b)?;
-    let out = empty(&x, shape, dtype);
-    let (rounded, biased) = (dtype == DType::BF16, bias.is_some());
-    let product = Product { a, b, operands, accumulate: false, rounded, biased };
-    let step = Step { product, a: (0, 0), b: (1, 0), bias: biased.then_some(2) };
-    let handles = [x.handle, weight.handle].into_iter().chain(bias.map(|bias| bias.handle));
-    lt::enqueue(x.device.to_id(), vec![step], handles.chain([out.handle.clone()]).collect());
-    into_tensor(out)
+    let added = Added { bias: if_any(bias, cuda_tensor)?, residual: if_any(residual, cuda_tensor)? };
+    into_tensor(product::linear(cuda_tensor(x)?, cuda_tensor(weight)?, added)?)
 }
 
-/// Computes the product with CubeCL's kernels, of which the first that is used says so.
-fn without_library(lhs: CudaTensor, rhs: CudaTensor, out: CudaTensor) -> Option<CudaTensor> {
-    static WARNED: Once = Once::new();
-    WARNED.call_once(|| {
-        tracing::warn!(
-            "the library cublasLt was not found: products run on CubeCL's kernels without tensor cores, which is exact \
-             but slow, whatever --matmul says"
-        );
-    });
-    match strict::multiply(lhs, rhs, &out) {
-        Ok(()) => Some(out),
-        Err(error) => panic!("a product cannot run without the library cublasLt: {error:?}"),
-    }
+/// Converts what may be absent: `None` only where it is there and cannot be converted.
+fn if_any<T, U>(given: Option<&T>, convert: impl FnOnce(&T) -> Option<U>) -> Option<Option<U>> {
+    given.map_or(Some(None), |given| convert(given).map(Some))
+}
+
+/// Returns a tensor in another type, its rows without padding. A cast may leave some.
+fn converted(tensor: CudaTensor, dtype: DType) -> CudaTensor {
+    if tensor.dtype == dtype { into_contiguous(tensor) } else { into_contiguous(cast(tensor, dtype)) }
 }
 
 /// Returns contiguous memory for a tensor, on the device that `like` is on.
 fn empty(like: &CudaTensor, shape: Vec<usize>, dtype: DType) -> CudaTensor {
     let handle = like.client.empty(shape.iter().product::<usize>() * dtype.size());
     CudaTensor::new_contiguous(like.client.clone(), like.device.clone(), shape.into(), handle, dtype)
-}
-
-/// Describes a tensor's memory, copying it first where its strides are no matrix's.
-fn described(tensor: CudaTensor) -> (CudaTensor, Batched) {
-    match Batched::new(tensor.meta.shape(), tensor.meta.strides()) {
-        Some(batched) => (tensor, batched),
-        None => {
-            let tensor = into_contiguous(tensor);
-            let batched = Batched::new(tensor.meta.shape(), tensor.meta.strides());
-            (tensor, batched.expect("rows of a contiguous tensor follow each other"))
-        }
-    }
 }

@@ -13,21 +13,48 @@ use half::bf16;
 use super::{
     CudaTensor,
     layout::Batched,
-    lt::{Operands, Product, Step},
+    lt::{Operands, Place, Product, Step},
 };
 
 /// Inner dimension that the tensor cores may sum over by themselves in the largest product.
-const STRETCH: usize = 512;
+const STRETCH: usize = 2048;
 
 /// Threads of a cube.
 const THREADS: u32 = 256;
 
+/// Products of parts for one of values.
+pub(super) const PRODUCTS: usize = 6;
+
 /// Which parts are multiplied, smallest products first, so that they are not lost in a large sum. The last is the
 /// largest.
-const PAIRS: [(usize, usize); 6] = [(2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)];
+const PAIRS: [(usize, usize); PRODUCTS] = [(2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)];
+
+/// Values that a unit takes apart at once.
+const FOUR: usize = 4;
+
+type Four<F> = Vector<F, Const<4>>;
 
 #[cube(launch)]
-fn three_parts(x: &Array<f32>, high: &mut Array<bf16>, middle: &mut Array<bf16>, low: &mut Array<bf16>) {
+fn three_parts(
+    x: &Array<Four<f32>>,
+    high: &mut Array<Four<bf16>>,
+    middle: &mut Array<Four<bf16>>,
+    low: &mut Array<Four<bf16>>,
+) {
+    if ABSOLUTE_POS < x.len() {
+        let value = x[ABSOLUTE_POS];
+        let first = Four::<bf16>::cast_from(value);
+        let rest = value - Four::<f32>::cast_from(first);
+        let second = Four::<bf16>::cast_from(rest);
+        high[ABSOLUTE_POS] = first;
+        middle[ABSOLUTE_POS] = second;
+        low[ABSOLUTE_POS] = Four::<bf16>::cast_from(rest - Four::<f32>::cast_from(second));
+    }
+}
+
+/// The same for values that are no multiple of four.
+#[cube(launch)]
+fn three_parts_one_by_one(x: &Array<f32>, high: &mut Array<bf16>, middle: &mut Array<bf16>, low: &mut Array<bf16>) {
     if ABSOLUTE_POS < x.len() {
         let value = x[ABSOLUTE_POS];
         let first = bf16::cast_from(value);
@@ -48,10 +75,14 @@ pub(super) fn parts(tensor: &CudaTensor, elements: usize) -> [CudaTensor; 3] {
         part.dtype = DType::BF16;
         part
     });
-    let count = cubecl::calculate_cube_count_elemwise(&client, elements, CubeDim::new_1d(THREADS));
+    let in_fours = elements.is_multiple_of(FOUR);
+    let units = if in_fours { elements / FOUR } else { elements };
+    let count = cubecl::calculate_cube_count_elemwise(&client, units, CubeDim::new_1d(THREADS));
     // SAFETY: all four buffers hold `elements` values.
     let array = |tensor: &CudaTensor| unsafe { ArrayArg::from_raw_parts(tensor.handle.clone(), elements) };
-    three_parts::launch::<CudaRuntime>(
+    let launch =
+        if in_fours { three_parts::launch::<CudaRuntime> } else { three_parts_one_by_one::launch::<CudaRuntime> };
+    launch(
         &client,
         count,
         CubeDim::new_1d(THREADS),
@@ -63,8 +94,19 @@ pub(super) fn parts(tensor: &CudaTensor, elements: usize) -> [CudaTensor; 3] {
     parts
 }
 
+/// Operands of a product in three parts each, and where the result goes.
+pub(super) struct Parted<'a> {
+    pub(super) a: (&'a Batched, usize),
+    pub(super) b: (&'a Batched, usize),
+    pub(super) out: (&'a Batched, Place),
+    /// What is added, as rows of the output, and the bias.
+    pub(super) added: Option<Place>,
+    pub(super) bias: Option<Place>,
+}
+
 /// Returns the products to run, where handles 0 to 2 are the parts of the first operand and 3 to 5 those of the second.
-pub(super) fn steps(a: &Batched, b: &Batched) -> Vec<Step> {
+pub(super) fn steps(parted: &Parted<'_>) -> Vec<Step> {
+    let ((a, a_start), (b, b_start), (out, place)) = (parted.a, parted.b, parted.out);
     let inner = a.columns;
     let mut steps = Vec::new();
     for (left, right) in PAIRS {
@@ -72,16 +114,16 @@ pub(super) fn steps(a: &Batched, b: &Batched) -> Vec<Step> {
         for start in (0..inner).step_by(stretch.max(1)) {
             let len = stretch.min(inner - start);
             let ((a, a_offset), (b, b_offset)) = (a.columns_from(start, len), b.rows_from(start, len));
-            let bytes = |elements: usize| (elements * size_of::<bf16>()) as u64;
-            let product = Product {
-                a,
-                b,
-                operands: Operands::Bf16,
-                accumulate: !steps.is_empty(),
-                rounded: false,
-                biased: false,
-            };
-            steps.push(Step { product, a: (left, bytes(a_offset)), b: (3 + right, bytes(b_offset)), bias: None });
+            let at = |handle, elements: usize| Place::start_of(handle).after(elements * size_of::<bf16>());
+            let first = steps.is_empty();
+            steps.push(Step {
+                product: Product { a, b, out: out.clone(), operands: Operands::Bf16, rounded: false },
+                a: at(left, a_start + a_offset),
+                b: at(3 + right, b_start + b_offset),
+                out: place,
+                added: if first { parted.added } else { Some(place) },
+                bias: parted.bias.filter(|_| first),
+            });
         }
     }
     steps

@@ -1,10 +1,12 @@
 //! Burn's tensors in and out of the [`decode`](super::decode) kernels.
 
-use burn::tensor::{Int, Tensor, backend::Backend};
+use burn::tensor::{DType, Int, Tensor, backend::Backend};
 
-use super::{CudaTensor, cuda_tensor, decode, int_tensor, into_tensor};
+use super::{
+    Added, CudaTensor, attention, conv, cuda_tensor, decode, if_any, int_tensor, into_int_tensor, into_tensor, product,
+};
 use crate::{
-    Draw, Matmul,
+    Draw,
     path::kernels_are_on,
     steps::{Norm, Preparation, Stored},
 };
@@ -21,11 +23,6 @@ fn norm<B: Backend>(norm: &Norm<'_, B>) -> Option<decode::Norm> {
 fn cache<B: Backend>(stored: &Stored<'_, B>) -> Option<decode::Cache> {
     let (keys, values) = (for_kernel(stored.keys)?, for_kernel(stored.values)?);
     Some(decode::Cache { keys, values, position: stored.position })
-}
-
-/// Converts what may be absent: `None` only where it is there and cannot be converted.
-fn if_any<T, U>(given: Option<&T>, convert: impl FnOnce(&T) -> Option<U>) -> Option<Option<U>> {
-    given.map_or(Some(None), |given| convert(given).map(Some))
 }
 
 fn prepared<B: Backend>(preparation: &Preparation<'_, B>) -> Option<decode::Preparation> {
@@ -67,7 +64,7 @@ pub(crate) fn attention_weights<B: Backend, const D: usize>(
     causal: Option<(usize, usize)>,
 ) -> Option<Tensor<B, D>> {
     let (query, key) = (for_kernel(query)?, for_kernel(key)?);
-    let scores = super::multiply(query, key, Matmul::current())?;
+    let scores = product::multiply(query, key, DType::F32, Added::default(), None)?;
     into_tensor(decode::softmax(scores, scale, causal)?)
 }
 
@@ -82,6 +79,19 @@ pub(crate) fn read_positions<B: Backend>(
     let preparation = if_any(preparation.as_ref(), prepared)?;
     let projections = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
     into_tensor(decode::read_positions(for_kernel(x)?, norm(&before)?, projections, preparation, &cache(stored)?)?)
+}
+
+/// See [`try_attend_newest`](crate::try_attend_newest).
+pub(crate) fn attend_newest<B: Backend>(
+    x: &Tensor<B, 3>,
+    before: Norm<'_, B>,
+    [query, key, value]: [&Tensor<B, 2>; 3],
+    preparation: Option<Preparation<'_, B>>,
+    stored: &Stored<'_, B>,
+) -> Option<Tensor<B, 3>> {
+    let preparation = if_any(preparation.as_ref(), prepared)?;
+    let projections = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
+    into_tensor(decode::attend_newest(for_kernel(x)?, norm(&before)?, projections, preparation, &cache(stored)?)?)
 }
 
 /// See [`try_attend_stored`](crate::try_attend_stored).
@@ -120,8 +130,8 @@ pub(crate) fn draw<B: Backend>(
     exponentials: &Tensor<B, 1>,
     outcome: &Tensor<B, 1, Int>,
     draw: Draw,
-) -> Option<()> {
-    decode::draw(for_kernel(logits)?, for_kernel(exponentials)?, int_tensor(outcome)?, draw)
+) -> Option<Tensor<B, 2, Int>> {
+    into_int_tensor(decode::draw(for_kernel(logits)?, for_kernel(exponentials)?, int_tensor(outcome)?, draw)?)
 }
 
 /// See [`try_layer_norm`](crate::try_layer_norm).
@@ -136,20 +146,60 @@ pub(crate) fn layer_norm<B: Backend, const D: usize>(
 
 /// See [`try_gate_halves`](crate::try_gate_halves).
 pub(crate) fn gate_halves<B: Backend>(halves: &Tensor<B, 3>) -> Option<Tensor<B, 3>> {
-    into_tensor(decode::gate_halves(for_kernel(halves)?)?)
+    into_tensor(decode::gate_halves(for_kernel(halves)?, None)?)
 }
 
-/// See [`try_split_heads`](crate::try_split_heads).
-pub(crate) fn split_heads<B: Backend>(
+/// See [`try_gated_linear`](crate::try_gated_linear).
+pub(crate) fn gated_linear<B: Backend>(
+    x: &Tensor<B, 2>,
+    weight: &Tensor<B, 2>,
+    bias: &Tensor<B, 1>,
+) -> Option<Tensor<B, 2>> {
+    into_tensor(product::gated_linear(for_kernel(x)?, for_kernel(weight)?, for_kernel(bias)?)?)
+}
+
+/// See [`try_attend`](crate::try_attend).
+pub(crate) fn attend<B: Backend>(
+    query: &Tensor<B, 4>,
+    key: &Tensor<B, 4>,
+    value: &Tensor<B, 4>,
+    scale: f32,
+) -> Option<Tensor<B, 4>> {
+    into_tensor(attention::attend(for_kernel(query)?, for_kernel(key)?, for_kernel(value)?, scale)?)
+}
+
+/// See [`try_conv1d`](crate::try_conv1d).
+pub(crate) fn conv1d<B: Backend>(
+    x: &Tensor<B, 3>,
+    weight: &Tensor<B, 3>,
+    bias: Option<&Tensor<B, 1>>,
+    residual: Option<&Tensor<B, 3>>,
+    geometry: [usize; 2],
+) -> Option<Tensor<B, 3>> {
+    let kernel = conv::Kernel { weight: for_kernel(weight)?, bias: if_any(bias, for_kernel)? };
+    into_tensor(conv::conv1d(for_kernel(x)?, &kernel, if_any(residual, for_kernel)?, geometry)?)
+}
+
+/// See [`try_conv_transpose1d`](crate::try_conv_transpose1d).
+pub(crate) fn conv_transpose1d<B: Backend>(
+    x: &Tensor<B, 3>,
+    weight: &Tensor<B, 3>,
+    bias: Option<&Tensor<B, 1>>,
+    geometry: [usize; 2],
+) -> Option<Tensor<B, 3>> {
+    let weight = for_kernel(weight)?;
+    let bias = bias.map(|bias| bias.clone().repeat(&[geometry[0]]));
+    let kernel = conv::Kernel { weight, bias: if_any(bias.as_ref(), for_kernel)? };
+    into_tensor(conv::conv_transpose1d(for_kernel(x)?, &kernel, geometry)?)
+}
+
+/// See [`try_rotate_heads`](crate::try_rotate_heads).
+pub(crate) fn rotate_heads<B: Backend>(
     x: &Tensor<B, 3>,
     heads: usize,
-    rotary: Option<[&Tensor<B, 2>; 2]>,
+    [cosines, sines]: [&Tensor<B, 2>; 2],
 ) -> Option<Tensor<B, 4>> {
-    let tables = match rotary {
-        None => None,
-        Some([cosines, sines]) => Some((for_kernel(cosines)?, for_kernel(sines)?)),
-    };
-    into_tensor(decode::split_heads(for_kernel(x)?, heads, tables)?)
+    into_tensor(decode::rotate_heads(for_kernel(x)?, heads, [for_kernel(cosines)?, for_kernel(sines)?])?)
 }
 
 /// See [`try_snake`](crate::try_snake).

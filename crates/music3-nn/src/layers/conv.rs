@@ -8,7 +8,7 @@ use burn::{
 use super::{lazy_param, uniform};
 use crate::{
     Width,
-    ops::{self, Conv1dOptions, ConvTranspose1dOptions},
+    ops::{self, Conv1dOptions, ConvTranspose1dOptions, Convolution},
 };
 
 /// The shape of a [`Conv1d`].
@@ -68,6 +68,15 @@ impl<B: Backend> Conv1d<B> {
     /// `[batch, in, len]` → `[batch, out, len]`
     pub fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
         ops::conv1d(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.options, self.width)
+    }
+
+    /// Returns the convolution added to `residual`.
+    ///
+    /// # Shapes
+    /// `x` `[batch, in, len]`, `residual` `[batch, out, len]` → `[batch, out, len]`
+    pub fn forward_added(&self, x: Tensor<B, 3>, residual: Tensor<B, 3>) -> Tensor<B, 3> {
+        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
+        ops::conv1d_added(x, Convolution { weight, bias, options: self.options }, residual, self.width)
     }
 }
 

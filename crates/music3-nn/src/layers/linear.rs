@@ -43,13 +43,20 @@ impl<B: Backend> Linear<B> {
     /// Returns the product added to `residual`.
     ///
     /// # Shapes
-    /// `x` `[..., in]`, `residual` `[..., out]` → `[..., out]`
-    ///
-    /// # Panics
-    /// If the layer has a bias.
+    /// `x` `[..., in]`, `residual` `[..., out]`, or with a first dimension of one for all of the batch → `[..., out]`
     pub fn forward_added<const D: usize>(&self, x: Tensor<B, D>, residual: Tensor<B, D>) -> Tensor<B, D> {
-        assert!(self.bias.is_none(), "a layer with bias has no form with a sum");
-        ops::linear_added(x, self.weight.val(), residual, self.width)
+        ops::linear_added(x, self.weight.val(), self.bias.as_ref().map(Param::val), residual, self.width)
+    }
+
+    /// Returns `value ⊙ silu(gate)` of the product, whose rows hold the value half first and the gate half second.
+    ///
+    /// # Shapes
+    /// `[batch, tokens, in]` → `[batch, tokens, out/2]`
+    pub fn forward_gated(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        match &self.bias {
+            Some(bias) => ops::gated_linear(x, self.weight.val(), bias.val(), self.width),
+            None => ops::gate_halves(self.forward(x), self.width),
+        }
     }
 
     /// Returns the product with `rows` of the weight only: the outputs `start..start + len`.

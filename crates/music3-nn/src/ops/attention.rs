@@ -35,6 +35,13 @@ pub fn scaled_dot_product_attention<B: Backend>(
 ) -> Tensor<B, 4> {
     let [batch, heads, queries, head_dim] = query.dims();
     let [_, kv_heads, keys, _] = key.dims();
+    let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
+    if mask == AttentionMask::Full
+        && query.dtype() == width.store_dtype::<B>(&query.device())
+        && let Some(attended) = music3_kernels::try_attend(&query, &key, &value, scale)
+    {
+        return attended;
+    }
     let groups = heads / kv_heads;
     let value = widen(value);
     let transposed = key.clone().swap_dims(2, 3);
@@ -49,7 +56,6 @@ pub fn scaled_dot_product_attention<B: Backend>(
         let rows = query.clone().narrow(2, start, len).reshape([batch, kv_heads, groups * len, head_dim]);
         let first = keys - queries + start;
         let causal = (mask == AttentionMask::Causal && queries > 1).then_some((first, len));
-        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
         let weights = match music3_kernels::try_attention_weights(&rows, &transposed, scale, causal) {
             Some(weights) => weights,
             None => {

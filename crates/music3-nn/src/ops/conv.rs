@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, backend::Backend};
 
-use super::{product::product, round, widen};
+use super::{add, product::product, round, widen};
 use crate::Width;
 
 /// The geometry of a [`conv1d`] with stride 1.
@@ -40,6 +40,11 @@ pub fn conv1d<B: Backend>(
     width: Width,
 ) -> Tensor<B, 3> {
     let Conv1dOptions { padding, dilation } = options;
+    if x.dtype() == width.store_dtype::<B>(&x.device())
+        && let Some(y) = music3_kernels::try_conv1d(&x, &weight, bias.as_ref(), None, [padding, dilation])
+    {
+        return y;
+    }
     let [out, inner, taps] = weight.dims();
     let x = pad(widen(x), padding, padding);
     let [batch, _, padded] = x.dims();
@@ -60,6 +65,37 @@ pub fn conv1d<B: Backend>(
     if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) }
 }
 
+/// A convolution with its weights.
+#[derive(Clone, Debug)]
+pub struct Convolution<B: Backend> {
+    /// `[out, in, taps]`
+    pub weight: Tensor<B, 3>,
+    /// `[out]`
+    pub bias: Option<Tensor<B, 1>>,
+    /// Padding and dilation.
+    pub options: Conv1dOptions,
+}
+
+/// Returns `residual` plus the convolution of `x`, which rounds before the sum.
+///
+/// # Shapes
+/// `x` `[batch, in, len]`, `residual` and result as the convolution's.
+pub fn conv1d_added<B: Backend>(
+    x: Tensor<B, 3>,
+    convolution: Convolution<B>,
+    residual: Tensor<B, 3>,
+    width: Width,
+) -> Tensor<B, 3> {
+    let Convolution { weight, bias, options } = convolution;
+    let geometry = [options.padding, options.dilation];
+    if x.dtype() == width.store_dtype::<B>(&x.device())
+        && let Some(y) = music3_kernels::try_conv1d(&x, &weight, bias.as_ref(), Some(&residual), geometry)
+    {
+        return y;
+    }
+    add(residual, conv1d(x, weight, bias, options, width), width)
+}
+
 /// Returns the transposed convolution with any stride: one product for all taps, then an overlap-add of the
 /// `ceil(taps / stride)` groups of taps that reach the same outputs.
 ///
@@ -74,6 +110,11 @@ pub fn conv_transpose1d<B: Backend>(
     width: Width,
 ) -> Tensor<B, 3> {
     let ConvTranspose1dOptions { stride, padding } = options;
+    if x.dtype() == width.store_dtype::<B>(&x.device())
+        && let Some(y) = music3_kernels::try_conv_transpose1d(&x, &weight, bias.as_ref(), [stride, padding])
+    {
+        return y;
+    }
     let [batch, inner, len] = x.dims();
     let [_, out, taps] = weight.dims();
     let groups = taps.div_ceil(stride);

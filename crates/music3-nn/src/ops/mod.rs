@@ -14,11 +14,11 @@ mod product;
 mod round;
 
 pub use attention::{AttentionMask, scaled_dot_product_attention};
-pub use conv::{Conv1dOptions, ConvTranspose1dOptions, conv_transpose1d, conv1d};
+pub use conv::{Conv1dOptions, ConvTranspose1dOptions, Convolution, conv_transpose1d, conv1d, conv1d_added};
 pub use elementwise::{
     add, add_scalar, cos, gate_halves, mul, mul_scalar, neg, recip, silu, silu_product, sin, snake, square, sub, tanh,
 };
 pub use index::{embedding, index_select};
 pub use norm::{layer_norm, rms_norm, softmax};
-pub use product::{linear, linear_added, matmul, mix_layers, sum_dim};
+pub use product::{gated_linear, linear, linear_added, matmul, mix_layers, sum_dim};
 pub use round::{from_data, from_stored, round, round_scalar, widen};

@@ -10,7 +10,7 @@ use std::{
 
 use rayon::prelude::*;
 
-use super::{SynthCheckpoint, SynthTensor};
+use super::{SynthCheckpoint, SynthFile, SynthTensor};
 
 /// Bytes that are drawn and written at once; each thread holds one piece.
 const PIECE_BYTES: u64 = 16 << 20;
@@ -66,19 +66,18 @@ impl SynthCheckpoint {
         for file in &self.files {
             let path = folder.join(file.path());
             let created = make_parent(&path).and_then(|()| File::create_new(&path)).and_then(|mut created| {
-                created.write_all(file.header())?;
                 // Pieces are written in any order.
-                created.set_len(file.bytes())
+                created.set_len(file.bytes())?;
+                file.fixed().iter().try_for_each(|(offset, bytes)| {
+                    created.seek(SeekFrom::Start(*offset))?;
+                    created.write_all(bytes)
+                })
             });
             on(&path, created)?;
             paths.push(path);
         }
-        let pieces: Vec<Piece<'_>> = self
-            .files
-            .iter()
-            .zip(&paths)
-            .flat_map(|(file, path)| pieces(path, file.header().len(), file.tensors()))
-            .collect();
+        let pieces: Vec<Piece<'_>> =
+            self.files.iter().zip(&paths).flat_map(|(file, path)| pieces(path, file)).collect();
         let total = pieces.iter().map(|piece| piece.bytes).sum();
         let written = AtomicU64::new(0);
         pieces.into_par_iter().try_for_each_init(Vec::new, |buffer, piece| {
@@ -104,10 +103,9 @@ impl Piece<'_> {
     }
 }
 
-fn pieces<'a>(path: &'a Path, header_bytes: usize, tensors: &'a [SynthTensor]) -> Vec<Piece<'a>> {
-    let mut offset = header_bytes as u64;
+fn pieces<'a>(path: &'a Path, file: &'a SynthFile) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
-    for tensor in tensors {
+    for (offset, tensor) in file.tensors() {
         let total = tensor.bytes();
         let starts = (0..total).step_by(PIECE_BYTES as usize);
         pieces.extend(starts.map(|start| Piece {
@@ -117,7 +115,6 @@ fn pieces<'a>(path: &'a Path, header_bytes: usize, tensors: &'a [SynthTensor]) -
             first: start / tensor.value_bytes(),
             bytes: PIECE_BYTES.min(total - start),
         }));
-        offset += total;
     }
     pieces
 }

@@ -10,7 +10,7 @@ use tar::Archive;
 use crate::crafted::{Folder, file};
 
 /// The demo checkpoint, unpacked.
-fn demo() -> Folder {
+pub(crate) fn demo() -> Folder {
     let folder = Folder::new();
     let archive = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../goldens/demo/demo-checkpoint.tar.gz");
     let archive = File::open(archive).expect("the demo checkpoint is in the tree");
@@ -207,11 +207,15 @@ fn says_what_is_no_checkpoint() {
     ] {
         assert_eq!(open(names, given), format!("{found}; {PASS}"));
     }
-    let native = "m: the native layout (qwen_7B, flowmatching_vae.pth, dav.pth), which is not read; \
-                  pass the folder of the same weights in the diffusers layout";
-    for name in ["m/qwen_7B/qwen_7B/config.json", "m/dav.pth", "m/flowmatching_vae.pth"] {
-        assert_eq!(open(&[name], "m"), native);
-    }
+    assert_eq!(
+        open(&["qwen_7B/qwen_7B/config.json"], "qwen_7B"),
+        "qwen_7B: the language model's folder of the native layout; \
+         pass the folder above it, with flowmatching_vae.pth and dav.pth"
+    );
+    assert_eq!(
+        open(&["m/dav.pth", "m/vocoder/config.json"], "m"),
+        "m: files of both the diffusers layout and the native one; keep the files of one of them in a folder of their own"
+    );
     assert_eq!(
         open(&["m/snapshots/0a/model_index.json"], "m"),
         "m: the hub's cache folder of a model; pass the folder of a revision in its snapshots"

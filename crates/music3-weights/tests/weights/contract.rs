@@ -1,12 +1,14 @@
 //! The published checkpoint's tensors, from `weights-mapping/contract.json`: each is planned once, without any weights.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
-use music3_weights::{Component, Dtype, Operation, Plan, Problem, TensorEntry, TensorSource, TensorView, WeightsError};
+use music3_weights::{
+    Component, Dtype, Layout, Operation, Plan, Problem, TensorEntry, TensorSource, TensorView, WeightsError,
+};
 use serde_json::Value;
 
 /// Headers without data.
@@ -30,25 +32,113 @@ impl TensorSource for Headers {
 pub(crate) struct Contract {
     pub(crate) configs: Value,
     pub(crate) headers: BTreeMap<Component, Headers>,
+    /// Where the native layout keeps each of them.
+    native: BTreeMap<(Component, String), NativeRow>,
+    native_headers: BTreeMap<Component, Headers>,
 }
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct NativeRow {
+    file: String,
+    name: String,
+    /// Which part of a fused tensor.
+    third: Option<usize>,
+}
+
+/// Component, name, shape, dtype; native file, native name, third of the native tensor.
+type Row = (String, String, Vec<usize>, Dtype, String, String, Option<usize>);
 
 pub(crate) fn contract() -> Contract {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../weights-mapping/contract.json");
     let mut contract: Value =
         serde_json::from_slice(&fs::read(path).expect("the contract is in the tree")).expect("the contract is JSON");
-    let rows: Vec<(String, String, Vec<usize>, Dtype)> =
-        serde_json::from_value(contract["tensors"].take()).expect("a row is [component, name, shape, dtype]");
-    let mut headers = BTreeMap::new();
-    for (component, name, shape, dtype) in rows {
+    let rows: Vec<Row> =
+        serde_json::from_value(contract["tensors"].take()).expect("a row has the columns that the file names");
+    let (mut headers, mut native, mut native_headers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (component, name, shape, dtype, file, native_name, third) in rows {
         let component =
             Component::ALL.into_iter().find(|known| known.folder() == component).expect("a known component");
+        let mut native_shape = shape.clone();
+        native_shape[0] *= if third.is_some() { 3 } else { 1 };
+        let tensors: &mut Headers = native_headers.entry(component).or_insert_with(|| Headers(Vec::new()));
+        if third.is_none_or(|third| third == 0) {
+            tensors.0.push((native_name.clone(), dtype, native_shape));
+        }
+        native.insert((component, name.clone()), NativeRow { file, name: native_name, third });
         headers.entry(component).or_insert_with(|| Headers(Vec::new())).0.push((name, dtype, shape));
     }
-    Contract { configs: contract["configs"].take(), headers }
+    Contract { configs: contract["configs"].take(), headers, native, native_headers }
+}
+
+/// Tensors of each component, in the order of [`Component::ALL`].
+const COUNTS: [usize; 5] = [399, 47, 4, 441, 121];
+
+#[test]
+fn plans_399_and_47_and_4_and_441_and_121_native_tensors_exactly_once() {
+    let contract = contract();
+    assert_eq!(contract.native.len(), 1012);
+    let mut planned = [0; 5];
+    for component in Component::ALL {
+        let config = &contract.configs[component.folder()];
+        let plan = |layout, headers| {
+            Plan::of_layout(component, layout, config, headers).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let diffusers = plan(Layout::Diffusers, &contract.headers[&component]);
+        let native = plan(Layout::Native, &contract.native_headers[&component]);
+        assert_eq!(diffusers.rows().len(), native.rows().len(), "{component}");
+        let mut seen = BTreeSet::new();
+        for row in diffusers.rows() {
+            let packed = native.row(&row.path).unwrap_or_else(|| panic!("{}", row.path));
+            assert_eq!((&packed.shape, packed.bytes), (&row.shape, row.bytes), "{}", row.path);
+            let third = match packed.operation {
+                Operation::Split { part, parts: 3 } => Some(part),
+                operation => {
+                    assert_eq!(operation, row.operation, "{}", row.path);
+                    None
+                }
+            };
+            assert_eq!(packed.stored.len(), row.stored.len(), "{}", row.path);
+            for (name, native_name) in row.stored.iter().zip(&packed.stored) {
+                let expected = &contract.native[&(component, name.clone())];
+                assert_eq!((native_name, third), (&expected.name, expected.third), "{}", row.path);
+                assert!(seen.insert(expected), "{name} is planned twice");
+            }
+        }
+        planned[component as usize] = seen.len();
+        let all = contract.native.iter().filter(|((of, _), _)| *of == component);
+        assert!(all.map(|(_, row)| row).all(|row| seen.contains(row)), "{component}");
+    }
+    assert_eq!(planned, COUNTS);
+    let files: BTreeSet<&str> = contract.native.values().map(|row| row.file.as_str()).collect();
+    assert_eq!(
+        files.into_iter().collect::<Vec<_>>(),
+        ["dav.pth", "flowmatching_vae.pth", "qwen_7B/qwen_7B/model.safetensors"]
+    );
 }
 
 #[test]
-fn plans_every_published_tensor_exactly_once() {
+fn a_fused_tensor_is_named_once_when_it_is_wrong() {
+    let contract = contract();
+    let config = &contract.configs["transformer"];
+    let fused = "diffusion_transformer.transformer.layers.3.self_attn.to_qkv.weight";
+    let mut headers = Headers(contract.native_headers[&Component::Transformer].0.clone());
+    let place = headers.0.iter().position(|(name, _, _)| name == fused).expect("it is there");
+    headers.0[place].2[0] -= 1;
+    let error = Plan::of_layout(Component::Transformer, Layout::Native, config, &headers).expect_err("it is wrong");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "transformer: tensor `{fused}` has shape [6143, 2048], expected [6144, 2048] = [3 * inner_dim, inner_dim] \
+             (contract.json)"
+        )
+    );
+    headers.0.remove(place);
+    let error = Plan::of_layout(Component::Transformer, Layout::Native, config, &headers).expect_err("it is missing");
+    assert_eq!(error.to_string(), format!("transformer: tensor `{fused}` is missing (contract.json)"));
+}
+
+#[test]
+fn plans_399_and_47_and_4_and_441_and_121_diffusers_tensors_exactly_once() {
     let contract = contract();
     let (mut parameters, mut bytes) = (0, 0);
     for (component, tensors, folded) in [
@@ -133,7 +223,7 @@ fn says_all_that_is_wrong_at_once() {
   transformer: tensor `time_proj.weight` has dtype F64, expected F32 or BF16 (contract.json)
   transformer: tensor `proj_out.weight` has shape [2048, 128], expected [128, 2048] = [in_channels, inner_dim] (contract.json)
   transformer: tensor `transformer_blocks.3.ff_in.weight` has shape [8192, 2048], expected [16384, 2048] = [2 * ff_inner_dim, inner_dim] (contract.json)
-  transformer: tensor `transformer_blocks.7.attn.to_out.0.weight` is missing; the nearest unused name is `transformer_blocks.7.attn.to_out.weight`
+  transformer: tensor `transformer_blocks.7.attn.to_out.0.weight` is missing (contract.json); the nearest unused name is `transformer_blocks.7.attn.to_out.weight`
   transformer: tensor `encoder.conv_in.bias` is not used (contract.json)
   transformer: tensor `transformer_blocks.7.attn.to_out.weight` is not used (contract.json)"
     );
@@ -154,7 +244,7 @@ fn shares_the_head_of_a_tied_language_model() {
     }
     config["tie_word_embeddings"] = false.into();
     let error = Plan::new(Component::LanguageModel, &config, &tied).expect_err("the head is missing");
-    assert_eq!(error.to_string(), "language_model: tensor `lm_head.weight` is missing");
+    assert_eq!(error.to_string(), "language_model: tensor `lm_head.weight` is missing (contract.json)");
 }
 
 #[test]

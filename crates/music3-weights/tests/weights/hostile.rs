@@ -118,19 +118,28 @@ fn refuses_a_negative_dimension() {
 #[test]
 fn refuses_overlapping_tensors() {
     let header = format!("{{{},{}}}", entry("a", "F32", "[2]", "[0,8]"), entry("b", "F32", "[2]", "[4,12]"));
-    assert_eq!(message(&raw_file(&header, &[0; 12])), "model.safetensors: invalid offset for tensor `b`");
+    assert_eq!(
+        message(&raw_file(&header, &[0; 12])),
+        "model.safetensors: tensor `b` begins at byte 4, inside another that ends at 8"
+    );
 }
 
 #[test]
 fn refuses_a_hole_between_tensors() {
     let header = format!("{{{},{}}}", entry("a", "F32", "[1]", "[0,4]"), entry("b", "F32", "[1]", "[8,12]"));
-    assert_eq!(message(&raw_file(&header, &[0; 12])), "model.safetensors: invalid offset for tensor `b`");
+    assert_eq!(
+        message(&raw_file(&header, &[0; 12])),
+        "model.safetensors: tensor `b` begins at byte 8, after a hole from 4"
+    );
 }
 
 #[test]
 fn refuses_offsets_that_run_backwards() {
     let header = format!("{{{}}}", entry("a", "F32", "[1]", "[4,0]"));
-    assert_eq!(message(&raw_file(&header, &[0; 4])), "model.safetensors: invalid offset for tensor `a`");
+    assert_eq!(
+        message(&raw_file(&header, &[0; 4])),
+        "model.safetensors: tensor `a` ends at byte 0, before it begins at 4"
+    );
 }
 
 #[test]
@@ -138,7 +147,7 @@ fn refuses_a_shape_that_overflows() {
     let header = format!("{{{}}}", entry("a", "F32", "[4294967296,4294967296,4]", "[0,4]"));
     assert_eq!(
         message(&raw_file(&header, &[0; 4])),
-        "model.safetensors: overflow computing buffer size from shape and/or element type"
+        "model.safetensors: tensor `a` has shape [4294967296, 4294967296, 4], whose product is too large"
     );
 }
 
@@ -147,7 +156,8 @@ fn refuses_a_shape_larger_than_its_bytes() {
     let header = format!("{{{}}}", entry("a", "F32", "[1000000000000]", "[0,4]"));
     assert_eq!(
         message(&raw_file(&header, &[0; 4])),
-        "model.safetensors: invalid shape, data type, or offset for tensor"
+        "model.safetensors: tensor `a` has shape [1000000000000] of F32, which takes 4000000000000 bytes, \
+         and its offsets give it 4"
     );
 }
 
@@ -187,7 +197,10 @@ fn names_what_lies_in_a_weight_files_place() {
         ),
         (b"GGUF\x03\0\0\0\0\0\0\0", "a GGUF file; the original weights are needed"),
         (b"PK\x03\x04\0\0\0\0\0\0", "a zip archive, perhaps a PyTorch file"),
-        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j", "a Python pickle, perhaps an old PyTorch file"),
+        (
+            b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j",
+            "a Python pickle, perhaps an old PyTorch file; save it again with a current torch",
+        ),
         (b"\x1f\x8b\x08\0\0\0\0\0\0", "a gzip archive; unpack it"),
         (b"{\"error\": \"Repository not found\"}", "a JSON text"),
     ] {

@@ -3,9 +3,12 @@
 mod cases;
 mod checkpoint;
 mod contract;
+mod convert;
 mod crafted;
 mod hostile;
 mod load;
+mod modules;
+mod native;
 mod shards;
 mod synth;
 mod weight_norm;

@@ -1,8 +1,15 @@
 //! Random checkpoints: the published size without its 28.5 GB, and a small one on the disk.
 
-use std::{collections::BTreeSet, fs, io::Write, ops::ControlFlow, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{Seek, SeekFrom, Write},
+    ops::ControlFlow,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use music3_weights::{Checkpoint, Component, SynthCheckpoint, SynthComponent, TensorSource, WriteError};
+use music3_weights::{Checkpoint, Component, Layout, SynthCheckpoint, SynthComponent, TensorSource, WriteError};
 use serde_json::{Value, json};
 
 use crate::contract::contract;
@@ -11,9 +18,11 @@ use crate::contract::contract;
 const MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
 fn planned(config: impl Fn(Component) -> Value, max_shard_bytes: u64, seed: u64) -> SynthCheckpoint {
-    let components =
-        Component::ALL.map(|component| SynthComponent { component, config: config(component), max_shard_bytes });
-    SynthCheckpoint::plan(&components, seed).unwrap_or_else(|error| panic!("{error}"))
+    SynthCheckpoint::plan(&components(config, max_shard_bytes), seed).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn components(config: impl Fn(Component) -> Value, max_shard_bytes: u64) -> [SynthComponent; 5] {
+    Component::ALL.map(|component| SynthComponent { component, config: config(component), max_shard_bytes })
 }
 
 fn published() -> SynthCheckpoint {
@@ -30,7 +39,7 @@ fn tiny(component: Component) -> Value {
         Component::RvqDepthDecoder => json!({
             "_class_name": "MiniMaxMusic3RVQDepthDecoder", "hidden_size": 6, "num_layers": 1,
             "num_attention_heads": 2, "intermediate_size": 5, "audio_vocab_size": 3, "num_codebooks": 3,
-            "max_position_embeddings": 4,
+            "max_position_embeddings": 16,
         }),
         Component::ConditionEncoder => json!({
             "_class_name": "MiniMaxMusic3ConditionEncoder", "condition_hidden_dim": 6, "num_condition_layers": 3,
@@ -72,34 +81,40 @@ fn the_published_size_has_the_published_tensors() {
         .iter()
         .flat_map(|file| {
             let folder = file.path().parent().and_then(Path::to_str).expect("a component's folder");
-            file.tensors().iter().map(|tensor| row(folder, tensor.name(), tensor.shape(), &tensor.dtype()))
+            file.tensors().map(move |(_, tensor)| row(folder, tensor.name(), tensor.shape(), &tensor.dtype()))
         })
         .collect();
     assert_eq!(found.len(), 1012);
     assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
     let count = |folder: &str| plan.files().iter().filter(|file| file.path().starts_with(folder)).count();
     assert_eq!(Component::ALL.map(|component| count(component.folder())), [4, 1, 1, 2, 1]);
-    let data: u64 = plan.files().iter().map(|file| file.bytes() - file.header().len() as u64).sum();
+    let data: u64 = plan.files().iter().flat_map(|file| file.tensors()).map(|(_, tensor)| tensor.bytes()).sum();
     assert_eq!(data, 28_505_979_820);
+}
+
+/// Writes all but the values, which are a hole that nothing reads.
+fn write_headers(plan: &SynthCheckpoint, folder: &Path, tokenizer: &str) {
+    for (path, text) in plan.texts() {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().expect("a component's folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+    for file in plan.files() {
+        let mut written = fs::File::create_new(folder.join(file.path())).expect("a file");
+        written.set_len(file.bytes()).expect("a length");
+        for (offset, bytes) in file.fixed() {
+            written.seek(SeekFrom::Start(*offset)).expect("a place");
+            written.write_all(bytes).expect("a header");
+        }
+    }
+    fs::create_dir_all(folder.join(tokenizer)).expect("a folder");
+    fs::write(folder.join(tokenizer).join("tokenizer.json"), "{}").expect("a file");
 }
 
 #[test]
 fn the_published_size_opens_from_its_headers_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let plan = published();
-    for (path, text) in plan.texts() {
-        let path = folder.path().join(path);
-        fs::create_dir_all(path.parent().expect("a component's folder")).expect("a folder");
-        fs::write(path, text).expect("a file");
-    }
-    for file in plan.files() {
-        let mut written = fs::File::create_new(folder.path().join(file.path())).expect("a file");
-        written.write_all(file.header()).expect("a header");
-        // The tensors are a hole: nothing reads them.
-        written.set_len(file.bytes()).expect("a length");
-    }
-    fs::create_dir(folder.path().join("tokenizer")).expect("a folder");
-    fs::write(folder.path().join("tokenizer/tokenizer.json"), "{}").expect("a file");
+    write_headers(&published(), folder.path(), "tokenizer");
     let checkpoint = Checkpoint::open(folder.path()).unwrap_or_else(|error| panic!("{error}"));
     let plans = checkpoint.plans().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plans.iter().map(|plan| plan.rows().len()).sum::<usize>(), 982);
@@ -108,6 +123,57 @@ fn the_published_size_opens_from_its_headers_alone() {
     let index: Value = serde_json::from_slice(&index).expect("JSON");
     assert_eq!(index["metadata"]["total_size"], 17_168_951_296_u64);
     assert_eq!(index["weight_map"].as_object().map(serde_json::Map::len), Some(399));
+}
+
+#[test]
+fn the_published_size_opens_in_the_native_layout_within_a_second() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let configs = contract().configs;
+    let config = |component: Component| configs[component.folder()].clone();
+    let plan = SynthCheckpoint::plan_native(&components(config, MAX_SHARD_BYTES), 0);
+    write_headers(&plan.unwrap_or_else(|error| panic!("{error}")), folder.path(), "qwen_7B/qwen3-8B-tokenizer-music");
+    let start = Instant::now();
+    let checkpoint = Checkpoint::open(folder.path()).unwrap_or_else(|error| panic!("{error}"));
+    let plans = checkpoint.plans().unwrap_or_else(|error| panic!("{error}"));
+    let summary = checkpoint.summary();
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(checkpoint.layout(), Layout::Native);
+    assert_eq!(plans.iter().map(|plan| plan.rows().len()).sum::<usize>(), 982);
+    assert_eq!((summary.bytes(), summary.tensors()), (28_505_979_820, 1012 - 2 * 36));
+    assert!(!folder.path().join("transformer.json").exists(), "the published config is nowhere");
+    // Every value is where a fused tensor's part is looked for.
+    let plan = checkpoint.component(Component::Transformer).plan().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(plan.row("transformer_blocks.35.attn.to_v.weight").map(|row| row.bytes), Some(2048 * 2048 * 4));
+}
+
+#[test]
+fn the_same_seed_has_the_same_values_in_both_layouts() {
+    let [diffusers, native] = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
+    write(&planned(tiny, 380, 5), diffusers.path());
+    let plan = SynthCheckpoint::plan_native(&components(tiny, 380), 5).unwrap_or_else(|error| panic!("{error}"));
+    plan.write(native.path(), &|_| ControlFlow::Continue(())).unwrap_or_else(|error| panic!("{error}"));
+    let tokenizer = native.path().join("qwen_7B/qwen3-8B-tokenizer-music");
+    fs::create_dir_all(&tokenizer).expect("a folder");
+    fs::write(tokenizer.join("tokenizer.json"), "{}").expect("a file");
+    let [diffusers, native] = [&diffusers, &native].map(|folder| {
+        let checkpoint = Checkpoint::open(folder.path()).unwrap_or_else(|error| panic!("{error}"));
+        let plans = checkpoint.plans().unwrap_or_else(|error| panic!("{error}"));
+        (checkpoint, plans)
+    });
+    let mut compared = 0;
+    for component in Component::ALL {
+        for row in diffusers.1[component as usize].rows() {
+            let other = native.1[component as usize].row(&row.path).expect("both have the same parameters");
+            let left = row.views(diffusers.0.component(component)).unwrap_or_else(|error| panic!("{error}"));
+            let right = other.views(native.0.component(component)).unwrap_or_else(|error| panic!("{error}"));
+            let bytes = |views: &[music3_weights::TensorView<'_>]| -> Vec<Vec<u8>> {
+                views.iter().map(|view| view.data.to_vec()).collect()
+            };
+            assert_eq!(bytes(&left), bytes(&right), "{component} {}", row.path);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 25 + 15 + 4 + 33 + 49);
 }
 
 #[test]
@@ -124,11 +190,11 @@ fn a_small_one_is_whole_finite_and_repeatable() {
     let mut differing = 0;
     for component in Component::ALL {
         let source = |checkpoint: &'_ Checkpoint, name: &str| {
-            let view = checkpoint.component(component).shards().tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            let view = checkpoint.component(component).tensor(name).unwrap_or_else(|error| panic!("{error}"));
             view.to_data().unwrap_or_else(|error| panic!("{error}"))
         };
-        assert!(first.component(component).shards().files().len() > 1, "{component} is in shards");
-        for entry in first.component(component).shards().entries() {
+        assert!(first.component(component).files().len() > 1, "{component} is in shards");
+        for entry in first.component(component).entries() {
             let values = source(&first, entry.name);
             assert!(values.iter::<f32>().all(f32::is_finite), "{component} {}", entry.name);
             assert!(values.iter::<f32>().any(|value| value != 0.0), "{component} {}", entry.name);

@@ -1,128 +1,228 @@
-//! The transformer's ops between its products: LayerNorm, the gate, heads in and out of their own layout. In f32 and bf16
-//! alike; where torch rounds, the value goes through the storage type.
+//! The transformer's and the vocoder's ops between their products: LayerNorm, biases, the gate, rotation, softmax, Snake. In
+//! f32 and bf16 alike; where torch rounds, a value goes through the storage type. Four values are loaded at once.
 
 use burn_cubecl::cubecl::{self, prelude::*};
 
 use super::packed::cube_sum;
 
-/// LayerNorm over rows of `channels`, one row a cube; the result rounds once.
+/// Values that are loaded at once.
+pub(super) const FOUR: usize = 4;
+
+type Four<F> = Vector<F, Const<4>>;
+
+#[cube]
+fn wide<F: Float>(values: Four<F>) -> Four<f32> {
+    Four::<f32>::cast_from(values)
+}
+
+/// Rounds to the storage type.
+#[cube]
+fn stored<F: Float>(values: Four<f32>) -> Four<F> {
+    Four::<F>::cast_from(values)
+}
+
+/// Rounds to the storage type and widens again.
+#[cube]
+fn rounded<F: Float>(values: Four<f32>) -> Four<f32> {
+    Four::<f32>::cast_from(Four::<F>::cast_from(values))
+}
+
+#[cube]
+fn sum(values: Four<f32>) -> f32 {
+    values[0] + values[1] + (values[2] + values[3])
+}
+
+/// LayerNorm over rows, one row a cube; the result rounds once.
 #[cube(launch)]
 pub(super) fn layer_norm<F: Float>(
-    x: &Array<F>,
-    weight: &Array<F>,
-    bias: &Array<F>,
-    out: &mut Array<F>,
+    x: &Array<Four<F>>,
+    weight: &Array<Four<F>>,
+    bias: &Array<Four<F>>,
+    out: &mut Array<Four<F>>,
     eps: f32,
-    channels: u32,
+    fours: u32,
     #[comptime] planes: u32,
     #[define(F)] _dtype: StorageType,
 ) {
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
-    let start = CUBE_POS_X as usize * channels as usize;
-    let count = f32::cast_from(channels);
-    let mut sum = 0.0f32;
-    for index in range_stepped(UNIT_POS, channels, CUBE_DIM) {
-        sum += f32::cast_from(x[start + index as usize]);
+    let start = (CUBE_POS_X * fours) as usize;
+    let count = f32::cast_from(fours * 4);
+    let mut total = 0.0f32;
+    for index in range_stepped(UNIT_POS, fours, CUBE_DIM) {
+        total += sum(wide::<F>(x[start + index as usize]));
     }
-    let mean = cube_sum(sum, &mut scratch, planes) / count;
+    let mean = cube_sum(total, &mut scratch, planes) / count;
     let mut squares = 0.0f32;
-    for index in range_stepped(UNIT_POS, channels, CUBE_DIM) {
-        let centred = f32::cast_from(x[start + index as usize]) - mean;
-        squares += centred * centred;
+    for index in range_stepped(UNIT_POS, fours, CUBE_DIM) {
+        let centred = wide::<F>(x[start + index as usize]) - Four::<f32>::new(mean);
+        squares += sum(centred * centred);
     }
     let scale = 1.0f32 / f32::sqrt(cube_sum(squares, &mut scratch, planes) / count + eps);
-    for index in range_stepped(UNIT_POS, channels, CUBE_DIM) {
-        let normalised = (f32::cast_from(x[start + index as usize]) - mean) * scale;
-        let weighted = normalised * f32::cast_from(weight[index as usize]);
-        out[start + index as usize] = F::cast_from(weighted + f32::cast_from(bias[index as usize]));
+    for index in range_stepped(UNIT_POS, fours, CUBE_DIM) {
+        let normalised = (wide::<F>(x[start + index as usize]) - Four::<f32>::new(mean)) * Four::<f32>::new(scale);
+        let weighted = normalised * wide::<F>(weight[index as usize]);
+        out[start + index as usize] = stored::<F>(weighted + wide::<F>(bias[index as usize]));
     }
 }
 
 /// `value · silu(gate)` of rows that hold the value half first and the gate half second; `silu` rounds before the product.
+/// Where `biased`, the halves are sums that have yet to get their bias and be rounded. A row is a cube's second place.
 #[cube(launch)]
-pub(super) fn gate_halves<F: Float>(
-    halves: &Array<F>,
-    out: &mut Array<F>,
+pub(super) fn gate_halves<I: Float, F: Float>(
+    halves: &Array<Four<I>>,
+    bias: &Array<Four<F>>,
+    out: &mut Array<Four<F>>,
     half: u32,
-    count: u32,
+    #[comptime] biased: bool,
+    #[define(I)] _input: StorageType,
     #[define(F)] _dtype: StorageType,
 ) {
-    let index = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
-    if index < count {
-        let row = index / half;
-        let place = (index + row * half) as usize;
-        let value = f32::cast_from(halves[place]);
-        let gate = f32::cast_from(halves[place + half as usize]);
-        let silu = f32::cast_from(F::cast_from(gate / (f32::exp(-gate) + 1.0f32)));
-        out[index as usize] = F::cast_from(value * silu);
+    let place = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
+    if place < half {
+        let row = CUBE_POS_Y * half;
+        let mut value = wide::<I>(halves[(2 * row + place) as usize]);
+        let mut gate = wide::<I>(halves[(2 * row + half + place) as usize]);
+        if comptime!(biased) {
+            value = rounded::<F>(value + wide::<F>(bias[place as usize]));
+            gate = rounded::<F>(gate + wide::<F>(bias[(half + place) as usize]));
+        }
+        let silu = rounded::<F>(gate / (Four::<f32>::exp(Four::<f32>::new(0.0f32) - gate) + Four::<f32>::new(1.0f32)));
+        out[(row + place) as usize] = stored::<F>(value * silu);
     }
 }
 
-/// `[batch, tokens, heads·head_dim]` to `[batch, heads, tokens, head_dim]`, the first `rotary_dim` values of each head
-/// rotated, half against half; both products and the sum round. With `rotary_dim` zero nothing is rotated.
+/// Rounds sums of rows after adding their bias and, where it `adds`, rounds again after adding a residual. A row is a
+/// cube's second place.
 #[cube(launch)]
-#[allow(unused_assignments, reason = "a variable of a kernel needs a first value")]
-pub(super) fn split_heads<F: Float>(
-    x: &Array<F>,
-    cosines: &Array<F>,
-    sines: &Array<F>,
-    out: &mut Array<F>,
-    tokens: u32,
-    heads: u32,
-    count: u32,
-    #[comptime] head_dim: u32,
-    #[comptime] rotary_dim: u32,
+pub(super) fn finish<F: Float>(
+    sums: &Array<Four<f32>>,
+    bias: &Array<Four<F>>,
+    residual: &Array<Four<F>>,
+    out: &mut Array<Four<F>>,
+    columns: u32,
+    #[comptime] adds: bool,
     #[define(F)] _dtype: StorageType,
 ) {
-    let index = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
-    if index < count {
-        let place = index % head_dim;
-        let token = index / head_dim % tokens;
-        let head = index / (head_dim * tokens) % heads;
-        let batch = index / (head_dim * tokens * heads);
-        let start = ((batch * tokens + token) * heads + head) * head_dim;
-        let mut result = x[(start + place) as usize];
-        if comptime!(rotary_dim > 0) {
-            let half = comptime!(rotary_dim / 2);
-            if place < comptime!(rotary_dim) {
-                let mut other = 0.0f32;
-                if place < half {
-                    other = -f32::cast_from(x[(start + place + half) as usize]);
-                } else {
-                    other = f32::cast_from(x[(start + place - half) as usize]);
+    let place = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
+    if place < columns {
+        let index = (CUBE_POS_Y * columns + place) as usize;
+        let mut value = sums[index] + wide::<F>(bias[place as usize]);
+        if comptime!(adds) {
+            value = rounded::<F>(value) + wide::<F>(residual[index]);
+        }
+        out[index] = stored::<F>(value);
+    }
+}
+
+/// Rotates the first values of each head, half against half, where both products and the sum round; `[tokens, heads,
+/// head_dim]` per batch, a token being a cube's second place. All sizes count fours.
+#[cube(launch)]
+pub(super) fn rotate_heads<F: Float>(
+    x: &Array<Four<F>>,
+    cosines: &Array<Four<F>>,
+    sines: &Array<Four<F>>,
+    out: &mut Array<Four<F>>,
+    tokens: u32,
+    width: u32,
+    #[comptime] head: u32,
+    #[comptime] rotated: u32,
+    #[define(F)] _dtype: StorageType,
+) {
+    let column = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
+    if column < width {
+        let start = CUBE_POS_Y * width;
+        let place = column % head;
+        let mut result = x[(start + column) as usize];
+        if place < rotated {
+            let half = comptime!(rotated / 2);
+            let first = place < half;
+            let other = select(first, column + half, column - half);
+            let sign = select(first, f32::new(-1.0), f32::new(1.0));
+            let table = (CUBE_POS_Y % tokens * rotated + place) as usize;
+            let straight = rounded::<F>(wide::<F>(result) * wide::<F>(cosines[table]));
+            let across = wide::<F>(x[(start + other) as usize]) * Four::<f32>::new(sign);
+            let turned = rounded::<F>(across * wide::<F>(sines[table]));
+            result = stored::<F>(straight + turned);
+        }
+        out[(start + column) as usize] = result;
+    }
+}
+
+/// Softmax of `scale · x` over rows of `keys` values that begin `row` fours apart, in place, one row a plane. What lies behind
+/// the keys becomes zero. A lane keeps `turns` fours.
+#[cube(launch)]
+pub(super) fn softmax_in_place(
+    x: &mut Array<Four<f32>>,
+    scale: f32,
+    keys: u32,
+    row: u32,
+    rows: u32,
+    #[comptime] turns: u32,
+) {
+    let line = CUBE_POS_X * CUBE_DIM_Y + UNIT_POS_Y;
+    if line < rows {
+        let start = line * row;
+        let mut values = Array::<Four<f32>>::new(comptime!(turns as usize));
+        let mut highest = f32::new(LOWEST);
+        #[unroll]
+        for turn in 0..turns {
+            let place = turn * PLANE_DIM + UNIT_POS_X;
+            let mut loaded = Four::<f32>::new(LOWEST);
+            if place < row {
+                loaded = x[(start + place) as usize] * Four::<f32>::new(scale);
+            }
+            #[unroll]
+            for part in 0..4u32 {
+                if place * 4 + part >= keys {
+                    loaded[part as usize] = f32::new(LOWEST);
                 }
-                let table = (token * rotary_dim + place) as usize;
-                let straight = F::cast_from(f32::cast_from(result) * f32::cast_from(cosines[table]));
-                let turned = F::cast_from(other * f32::cast_from(sines[table]));
-                result = F::cast_from(f32::cast_from(straight) + f32::cast_from(turned));
+                highest = max(highest, loaded[part as usize]);
+            }
+            values[turn as usize] = loaded;
+        }
+        let highest = plane_max(highest);
+        let mut total = 0.0f32;
+        #[unroll]
+        for turn in 0..turns {
+            let shares = Four::<f32>::exp(values[turn as usize] - Four::<f32>::new(highest));
+            total += sum(shares);
+            values[turn as usize] = shares;
+        }
+        let total = plane_sum(total);
+        #[unroll]
+        for turn in 0..turns {
+            let place = turn * PLANE_DIM + UNIT_POS_X;
+            if place < row {
+                x[(start + place) as usize] = values[turn as usize] / Four::<f32>::new(total);
             }
         }
-        out[index as usize] = result;
     }
 }
 
-/// Snake: `x + sin²(alpha · x) / (alpha + eps)`, one alpha per channel; every op rounds.
+/// Below any score, and finite, so that the difference of two of them is zero.
+const LOWEST: f32 = -1e30;
+
+/// Snake: `x + sin²(alpha · x) / (alpha + eps)` of rows `[len, channels]`, one alpha per channel; every op rounds. A batch is
+/// a cube's second place, and its rows begin `stride` fours after those of the one before.
 #[cube(launch)]
 pub(super) fn snake<F: Float>(
-    x: &Array<F>,
-    alpha: &Array<F>,
-    out: &mut Array<F>,
+    x: &Array<Four<F>>,
+    alpha: &Array<Four<F>>,
+    out: &mut Array<Four<F>>,
     eps: f32,
     channels: u32,
-    len: u32,
     count: u32,
+    stride: u32,
     #[define(F)] _dtype: StorageType,
 ) {
-    let index = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
-    if index < count {
-        let value = f32::cast_from(x[index as usize]);
-        let alpha = f32::cast_from(alpha[(index / len % channels) as usize]);
-        let raised = f32::cast_from(F::cast_from(alpha + eps));
-        let inverse = f32::cast_from(F::cast_from(1.0f32 / raised));
-        let turned = f32::cast_from(F::cast_from(alpha * value));
-        let sine = f32::cast_from(F::cast_from(f32::sin(turned)));
-        let wave = f32::cast_from(F::cast_from(sine * sine));
-        let bent = f32::cast_from(F::cast_from(inverse * wave));
-        out[index as usize] = F::cast_from(value + bent);
+    let place = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
+    if place < count {
+        let value = wide::<F>(x[(CUBE_POS_Y * stride + place) as usize]);
+        let alpha = wide::<F>(alpha[(place % channels) as usize]);
+        let raised = rounded::<F>(alpha + Four::<f32>::new(eps));
+        let inverse = rounded::<F>(Four::<f32>::new(1.0f32) / raised);
+        let sine = rounded::<F>(Four::<f32>::sin(rounded::<F>(alpha * value)));
+        let wave = rounded::<F>(sine * sine);
+        out[(CUBE_POS_Y * count + place) as usize] = stored::<F>(value + rounded::<F>(inverse * wave));
     }
 }

@@ -105,22 +105,15 @@ pub(super) fn store_heads(
             }
             if comptime!(heads.prepared) {
                 if !is_value {
-                    a = rounded(a * scale);
-                    b = rounded(b * scale);
-                    if is_query {
-                        a = rounded(a * f32::cast_from(query_norm[low]));
-                        b = rounded(b * f32::cast_from(query_norm[high]));
-                    } else {
-                        a = rounded(a * f32::cast_from(key_norm[low]));
-                        b = rounded(b * f32::cast_from(key_norm[high]));
-                    }
                     let table = (token * heads.head_dim) as usize;
-                    let straight_a = rounded(a * f32::cast_from(cosines[table + low]));
-                    let straight_b = rounded(b * f32::cast_from(cosines[table + high]));
-                    let turned_a = rounded(-b * f32::cast_from(sines[table + low]));
-                    let turned_b = rounded(a * f32::cast_from(sines[table + high]));
-                    a = rounded(straight_a + turned_a);
-                    b = rounded(straight_b + turned_b);
+                    let mut both = TwoValues::new(0.0f32);
+                    if is_query {
+                        both = prepared(a, b, scale, query_norm, cosines, sines, table, low, high);
+                    } else {
+                        both = prepared(a, b, scale, key_norm, cosines, sines, table, low, high);
+                    }
+                    a = both[0];
+                    b = both[1];
                 }
             }
             if is_query {
@@ -140,6 +133,33 @@ pub(super) fn store_heads(
             }
         }
     }
+}
+
+/// Two values of a head, half a head apart.
+type TwoValues = Vector<f32, Const<2>>;
+
+/// Two values, normalised by `scale`, weighted and rotated; every op rounds.
+#[cube]
+fn prepared(
+    a: f32,
+    b: f32,
+    scale: f32,
+    norm: &Array<bf16>,
+    cosines: &Array<bf16>,
+    sines: &Array<bf16>,
+    table: usize,
+    low: usize,
+    high: usize,
+) -> TwoValues {
+    let a = rounded(rounded(a * scale) * f32::cast_from(norm[low]));
+    let b = rounded(rounded(b * scale) * f32::cast_from(norm[high]));
+    let straight_a = rounded(a * f32::cast_from(cosines[table + low]));
+    let straight_b = rounded(b * f32::cast_from(cosines[table + high]));
+    let turned_a = rounded(-b * f32::cast_from(sines[table + low]));
+    let turned_b = rounded(a * f32::cast_from(sines[table + high]));
+    let mut both = TwoValues::new(rounded(straight_a + turned_a));
+    both[1] = rounded(straight_b + turned_b);
+    both
 }
 
 /// What [`attend`] is compiled for.
@@ -201,26 +221,66 @@ pub(super) fn attend(
     }
     sync_cube();
 
-    let slots = comptime!((sizes.group * sizes.pairs) as usize);
-    let mut sum_a = Array::<f32>::new(slots);
-    let mut sum_b = Array::<f32>::new(slots);
-    let mut maximum = Array::<f32>::new(comptime!(sizes.group as usize));
-    let mut total = Array::<f32>::new(comptime!(sizes.group as usize));
-    let mut scores = Array::<f32>::new(comptime!(sizes.group as usize));
-    #[unroll]
-    for member in 0..sizes.group {
-        #[unroll]
-        for turn in 0..sizes.pairs {
-            sum_a[comptime!((member * sizes.pairs + turn) as usize)] = 0.0f32;
-            sum_b[comptime!((member * sizes.pairs + turn) as usize)] = 0.0f32;
-        }
-        maximum[member as usize] = f32::new(LOWEST);
-        total[member as usize] = 0.0f32;
-    }
-
+    let mut running = Running::empty(sizes);
     let end = min((part + 1) * part_len, visible);
     let cache = (batch * sizes.key_value + key_head) * capacity;
-    let mut tile = part * part_len + plane * PLANE;
+    let start = part * part_len + plane * PLANE;
+    add_tiles(keys, key_words, values, &staged, &mut running, cache, start, end, root_scale, sizes);
+    join_planes(&running, out, partial, statistics, part, parts, key_head, row, sizes);
+}
+
+/// What a plane has seen so far: for each query head of the group a maximum, a sum of weights relative to it, and the sums of
+/// weighted values, two neighbouring dimensions a slot.
+#[derive(CubeType)]
+struct Running {
+    sum_a: Array<f32>,
+    sum_b: Array<f32>,
+    maximum: Array<f32>,
+    total: Array<f32>,
+}
+
+#[cube]
+impl Running {
+    fn empty(#[comptime] sizes: Attended) -> Running {
+        let slots = comptime!((sizes.group * sizes.pairs) as usize);
+        let mut sum_a = Array::<f32>::new(slots);
+        let mut sum_b = Array::<f32>::new(slots);
+        let mut maximum = Array::<f32>::new(comptime!(sizes.group as usize));
+        let mut total = Array::<f32>::new(comptime!(sizes.group as usize));
+        #[unroll]
+        for member in 0..sizes.group {
+            #[unroll]
+            for turn in 0..sizes.pairs {
+                sum_a[comptime!((member * sizes.pairs + turn) as usize)] = 0.0f32;
+                sum_b[comptime!((member * sizes.pairs + turn) as usize)] = 0.0f32;
+            }
+            maximum[member as usize] = f32::new(LOWEST);
+            total[member as usize] = 0.0f32;
+        }
+        Running { sum_a, sum_b, maximum, total }
+    }
+}
+
+/// Adds the stored keys from `start` on and before `end`, a tile of 32 at a time, to what a plane has seen; its next tile
+/// comes after those of the other planes. `keys` come twice, as eights for heads that divide into them.
+#[cube]
+fn add_tiles(
+    keys: &Array<Eight>,
+    key_words: &Array<u32>,
+    values: &Array<u32>,
+    staged: &SharedMemory<f32>,
+    running: &mut Running,
+    cache: u32,
+    start: u32,
+    end: u32,
+    root_scale: f32,
+    #[comptime] sizes: Attended,
+) {
+    let words = comptime!(sizes.head_dim / 2);
+    let units = comptime!(sizes.planes * PLANE);
+    let lane = UNIT_POS_X;
+    let mut scores = Array::<f32>::new(comptime!(sizes.group as usize));
+    let mut tile = start;
     while tile < end {
         // 1. A score per lane and query head. Lanes past the end score the last key and are then left out.
         let key = min(tile + lane, end - 1);
@@ -242,7 +302,7 @@ pub(super) fn attend(
                     for pair in 0..4u32 {
                         let both = loaded[turn as usize][pair as usize];
                         let place = (base + turn) * 8 + 2 * pair;
-                        add_scores(both, place, root_scale, &staged, &mut scores, sizes);
+                        add_scores(both, place, root_scale, staged, &mut scores, sizes);
                     }
                 }
             }
@@ -250,7 +310,7 @@ pub(super) fn attend(
             let start = (cache + key) * words;
             for word in 0..words {
                 let both = key_words[(start + word) as usize];
-                add_scores(both, 2 * word, root_scale, &staged, &mut scores, sizes);
+                add_scores(both, 2 * word, root_scale, staged, &mut scores, sizes);
             }
         }
         // 2. Weights relative to the running maximum.
@@ -260,17 +320,17 @@ pub(super) fn attend(
             if tile + lane >= end {
                 score = f32::new(LOWEST);
             }
-            let before = maximum[member as usize];
+            let before = running.maximum[member as usize];
             let now = max(before, plane_max(score));
             let shrink = f32::exp(before - now);
             let weight = f32::exp(score - now);
-            maximum[member as usize] = now;
-            total[member as usize] = total[member as usize] * shrink + plane_sum(weight);
+            running.maximum[member as usize] = now;
+            running.total[member as usize] = running.total[member as usize] * shrink + plane_sum(weight);
             scores[member as usize] = weight;
             #[unroll]
             for turn in 0..sizes.pairs {
-                sum_a[comptime!((member * sizes.pairs + turn) as usize)] *= shrink;
-                sum_b[comptime!((member * sizes.pairs + turn) as usize)] *= shrink;
+                running.sum_a[comptime!((member * sizes.pairs + turn) as usize)] *= shrink;
+                running.sum_b[comptime!((member * sizes.pairs + turn) as usize)] *= shrink;
             }
         }
         // 3. Weighted values, eight keys' loads in flight. Keys past the end weigh nothing.
@@ -295,15 +355,33 @@ pub(super) fn attend(
                     for turn in 0..sizes.pairs {
                         let slot = comptime!((member * sizes.pairs + turn) as usize);
                         let both = loaded[comptime!((ahead * sizes.pairs + turn) as usize)];
-                        sum_a[slot] = sum_a[slot] + weight * first(both);
-                        sum_b[slot] = sum_b[slot] + weight * second(both);
+                        running.sum_a[slot] = running.sum_a[slot] + weight * first(both);
+                        running.sum_b[slot] = running.sum_b[slot] + weight * second(both);
                     }
                 }
             }
         }
         tile += units;
     }
+}
 
+/// Joins what the planes of a cube have seen; the result goes to `out` where the context is one part, else maximum and sum to
+/// `statistics` and the weighted sums to `partial`.
+#[cube]
+fn join_planes(
+    running: &Running,
+    out: &mut Array<bf16>,
+    partial: &mut Array<f32>,
+    statistics: &mut Array<f32>,
+    part: u32,
+    parts: u32,
+    key_head: u32,
+    row: u32,
+    #[comptime] sizes: Attended,
+) {
+    let words = comptime!(sizes.head_dim / 2);
+    let lane = UNIT_POS_X;
+    let plane = UNIT_POS_Y;
     // The planes' results, joined member by member.
     let mut maxima = SharedMemory::<f32>::new(comptime!(sizes.planes as usize));
     let mut totals = SharedMemory::<f32>::new(comptime!(sizes.planes as usize));
@@ -312,16 +390,16 @@ pub(super) fn attend(
     for member in 0..sizes.group {
         sync_cube();
         if lane == 0 {
-            maxima[plane as usize] = maximum[member as usize];
-            totals[plane as usize] = total[member as usize];
+            maxima[plane as usize] = running.maximum[member as usize];
+            totals[plane as usize] = running.total[member as usize];
         }
         #[unroll]
         for turn in 0..sizes.pairs {
             let slot = comptime!((member * sizes.pairs + turn) as usize);
             let word = lane + turn * PLANE;
             if word < words {
-                sums[(plane * sizes.head_dim + 2 * word) as usize] = sum_a[slot];
-                sums[(plane * sizes.head_dim + 2 * word + 1) as usize] = sum_b[slot];
+                sums[(plane * sizes.head_dim + 2 * word) as usize] = running.sum_a[slot];
+                sums[(plane * sizes.head_dim + 2 * word + 1) as usize] = running.sum_b[slot];
             }
         }
         sync_cube();
@@ -357,6 +435,162 @@ pub(super) fn attend(
                 statistics[(2 * place + 1) as usize] = all;
             }
         }
+    }
+}
+
+/// What [`attend_newest`] does before it attends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Newest {
+    pub(super) sizes: Attended,
+    /// Whether queries and keys are normalised and rotated.
+    pub(super) prepared: bool,
+}
+
+/// As [`attend`], for one new position of each sequence, whose queries, keys and values come as they were projected: they are
+/// prepared as [`store_heads`] prepares them, and the cube whose part holds the new position writes its key and value into the
+/// cache. Nobody reads them from there: that cube's first plane begins with them.
+///
+/// `projected_…` `[batch, heads·head_dim]`, tables `[head_dim]`; `stored_…` are `keys` and `values` again, to be written.
+#[cube(launch)]
+pub(super) fn attend_newest(
+    projected_query: &Array<bf16>,
+    projected_key: &Array<bf16>,
+    projected_value: &Array<bf16>,
+    query_norm: &Array<bf16>,
+    key_norm: &Array<bf16>,
+    cosines: &Array<bf16>,
+    sines: &Array<bf16>,
+    keys: &Array<Eight>,
+    key_words: &Array<u32>,
+    values: &Array<u32>,
+    stored_keys: &mut Array<bf16>,
+    stored_values: &mut Array<bf16>,
+    out: &mut Array<bf16>,
+    partial: &mut Array<f32>,
+    statistics: &mut Array<f32>,
+    eps: f32,
+    root_scale: f32,
+    position: u32,
+    capacity: u32,
+    part_len: u32,
+    parts: u32,
+    #[comptime] newest: Newest,
+) {
+    let sizes = comptime!(newest.sizes);
+    let head_dim = comptime!(sizes.head_dim);
+    let part = CUBE_POS_X;
+    let key_head = CUBE_POS_Y;
+    let row = CUBE_POS_Z;
+    let lane = UNIT_POS_X;
+    let plane = UNIT_POS_Y;
+    let cache = (row * sizes.key_value + key_head) * capacity;
+    let owns = position / part_len == part;
+
+    // 1. The queries of the group, one a plane; the new key and value, as bf16 holds them.
+    let mut staged = SharedMemory::<f32>::new(comptime!((sizes.group * head_dim) as usize));
+    let mut new_key = SharedMemory::<f32>::new(comptime!(head_dim as usize));
+    let mut new_value = SharedMemory::<f32>::new(comptime!(head_dim as usize));
+    let mut member = plane;
+    while member < comptime!(sizes.group) {
+        let head = (row * sizes.key_value + key_head) * sizes.group + member;
+        let source = (head * head_dim) as usize;
+        let target = (member * head_dim) as usize;
+        stage_head(projected_query, query_norm, cosines, sines, &mut staged, source, target, eps, newest);
+        member += comptime!(sizes.planes);
+    }
+    let source = ((row * sizes.key_value + key_head) * head_dim) as usize;
+    if owns {
+        let slot = ((cache + position) * head_dim) as usize;
+        if plane == comptime!(sizes.planes - 1) {
+            stage_head(projected_key, key_norm, cosines, sines, &mut new_key, source, 0usize, eps, newest);
+        }
+        if plane == 0 {
+            for index in range_stepped(lane, head_dim, PLANE) {
+                let value = projected_value[source + index as usize];
+                new_value[index as usize] = f32::cast_from(value);
+                stored_values[slot + index as usize] = value;
+            }
+        }
+        sync_cube();
+        for index in range_stepped(plane * PLANE + lane, head_dim, comptime!(sizes.planes * PLANE)) {
+            stored_keys[slot + index as usize] = bf16::cast_from(new_key[index as usize]);
+        }
+    }
+    sync_cube();
+    for index in range_stepped(plane * PLANE + lane, comptime!(sizes.group * head_dim), comptime!(sizes.planes * PLANE))
+    {
+        staged[index as usize] = staged[index as usize] * root_scale;
+    }
+    sync_cube();
+
+    // 2. The new position first, where this part holds it.
+    let mut running = Running::empty(sizes);
+    if owns && plane == 0 {
+        #[unroll]
+        for member in 0..sizes.group {
+            let mut score = 0.0f32;
+            for index in range_stepped(lane, head_dim, PLANE) {
+                let query = staged[(member * head_dim + index) as usize];
+                score += query * (new_key[index as usize] * root_scale);
+            }
+            running.maximum[member as usize] = plane_sum(score);
+            running.total[member as usize] = 1.0f32;
+            #[unroll]
+            for turn in 0..sizes.pairs {
+                let word = min(lane + turn * PLANE, comptime!(head_dim / 2 - 1));
+                let slot = comptime!((member * sizes.pairs + turn) as usize);
+                running.sum_a[slot] = new_value[(2 * word) as usize];
+                running.sum_b[slot] = new_value[(2 * word + 1) as usize];
+            }
+        }
+    }
+
+    // 3. Those before it.
+    let end = min((part + 1) * part_len, position);
+    let start = part * part_len + plane * PLANE;
+    add_tiles(keys, key_words, values, &staged, &mut running, cache, start, end, root_scale, sizes);
+    join_planes(&running, out, partial, statistics, part, parts, key_head, row, sizes);
+}
+
+/// Writes a projected head to shared memory, normalised and rotated where asked; one plane works on it.
+#[cube]
+fn stage_head(
+    projected: &Array<bf16>,
+    norm: &Array<bf16>,
+    cosines: &Array<bf16>,
+    sines: &Array<bf16>,
+    staged: &mut SharedMemory<f32>,
+    source: usize,
+    target: usize,
+    eps: f32,
+    #[comptime] newest: Newest,
+) {
+    let head_dim = comptime!(newest.sizes.head_dim);
+    let half = comptime!(head_dim / 2);
+    let mut scale = 1.0f32;
+    if comptime!(newest.prepared) {
+        let mut squares = 0.0f32;
+        for index in range_stepped(UNIT_POS_X, half, PLANE) {
+            let a = f32::cast_from(projected[source + index as usize]);
+            let b = f32::cast_from(projected[source + (index + half) as usize]);
+            squares += a * a;
+            squares += b * b;
+        }
+        let mean = plane_sum(squares) / f32::cast_from(head_dim);
+        scale = 1.0f32 / f32::sqrt(mean + eps);
+    }
+    for index in range_stepped(UNIT_POS_X, half, PLANE) {
+        let low = index as usize;
+        let high = (index + half) as usize;
+        let mut a = f32::cast_from(projected[source + low]);
+        let mut b = f32::cast_from(projected[source + high]);
+        if comptime!(newest.prepared) {
+            let both = prepared(a, b, scale, norm, cosines, sines, 0usize, low, high);
+            a = both[0];
+            b = both[1];
+        }
+        staged[target + low] = a;
+        staged[target + high] = b;
     }
 }
 

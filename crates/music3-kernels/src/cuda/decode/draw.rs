@@ -22,12 +22,13 @@ pub(super) struct Drawing {
 /// column 0, and `skipped` columns after it belong to nobody.
 ///
 /// `outcome` has four times `slots` values: winners, how many logits were not finite, and, twice each, the winners' rows in
-/// the table that starts at `base` with candidate `origin`.
+/// the table that starts at `base` with candidate `origin`. This winner's row goes to `winner_rows` too.
 #[cube(launch)]
 pub(super) fn draw(
     logits: &Array<bf16>,
     exponentials: &Array<f32>,
     outcome: &mut Array<i32>,
+    winner_rows: &mut Array<i32>,
     columns: u32,
     skipped: u32,
     candidates: u32,
@@ -145,6 +146,8 @@ pub(super) fn draw(
         outcome[(slots + slot) as usize] = i32::cast_from(broken);
         outcome[(2 * slots + 2 * slot) as usize] = i32::cast_from(row);
         outcome[(2 * slots + 2 * slot + 1) as usize] = i32::cast_from(row);
+        winner_rows[0] = i32::cast_from(row);
+        winner_rows[1] = i32::cast_from(row);
     }
 }
 
@@ -183,6 +186,50 @@ fn kth_largest(
     #[comptime] per_unit: u32,
 ) -> u32 {
     let wanted = min(k, candidates);
+    if comptime!(per_unit == 1) {
+        kth_of_one_plane(keys[0], wanted)
+    } else {
+        kth_of_all_planes(keys, wanted, counts, per_unit)
+    }
+}
+
+/// With one key a unit, the first plane searches alone: it holds them all, and nobody waits for anybody in between.
+#[cube]
+fn kth_of_one_plane(key: u32, wanted: u32) -> u32 {
+    let held = comptime!(UNITS / PLANE);
+    let mut keys = SharedMemory::<u32>::new(comptime!(UNITS as usize));
+    let mut found = SharedMemory::<u32>::new(1usize);
+    sync_cube();
+    keys[UNIT_POS as usize] = key;
+    sync_cube();
+    if PLANE_POS == 0 {
+        let mut mine = Array::<u32>::new(comptime!(held as usize));
+        #[unroll]
+        for turn in 0..held {
+            mine[turn as usize] = keys[(UNIT_POS_PLANE + turn * PLANE) as usize];
+        }
+        let mut threshold = 0u32;
+        for step in 0..32u32 {
+            let trial = threshold | (0x8000_0000u32 >> step);
+            let mut count = 0u32;
+            #[unroll]
+            for turn in 0..held {
+                count += u32::cast_from(mine[turn as usize] >= trial);
+            }
+            if plane_sum(count) >= wanted {
+                threshold = trial;
+            }
+        }
+        if UNIT_POS_PLANE == 0 {
+            found[0] = threshold;
+        }
+    }
+    sync_cube();
+    found[0]
+}
+
+#[cube]
+fn kth_of_all_planes(keys: &Array<u32>, wanted: u32, counts: &mut SharedMemory<u32>, #[comptime] per_unit: u32) -> u32 {
     let mut threshold = 0u32;
     for step in 0..32u32 {
         let trial = threshold | (0x8000_0000u32 >> step);

@@ -7,19 +7,19 @@ use cubecl::{
     prelude::{CubeCount, CubeDim},
 };
 
-use super::{array, draw as kernel, halves};
+use super::{array, draw as kernel, empty, halves};
 use crate::{Draw, cuda::CudaTensor};
 
 /// Candidates that a draw may have: more do not fit a unit's registers.
 const MAX_CANDIDATES: usize = 32 * kernel::UNITS as usize;
 
-/// Draws one candidate; see [`try_draw`](crate::try_draw).
+/// Draws one candidate and returns its row of the table for both sequences; see [`try_draw`](crate::try_draw).
 pub(in super::super) fn draw(
     logits: CudaTensor,
     exponentials: CudaTensor,
     outcome: CudaTensor,
     draw: Draw,
-) -> Option<()> {
+) -> Option<CudaTensor> {
     let Draw { slot, slots, candidates, skipped, top_k, filters, first_exponential, base, origin } = draw;
     let [rows, columns] = *logits.meta.shape().as_slice() else { return None };
     let [numbers] = *exponentials.meta.shape().as_slice() else { return None };
@@ -37,6 +37,7 @@ pub(in super::super) fn draw(
         return None;
     }
     let logits = into_contiguous(logits);
+    let rows = empty(&logits, vec![2, 1], DType::I32);
     kernel::draw::launch::<CudaRuntime>(
         &logits.client,
         CubeCount::new_1d(1),
@@ -44,6 +45,7 @@ pub(in super::super) fn draw(
         halves(&logits),
         array(&exponentials.handle, numbers),
         array(&outcome.handle, places),
+        halves(&rows),
         columns as u32,
         skipped as u32,
         candidates as u32,
@@ -55,5 +57,5 @@ pub(in super::super) fn draw(
         origin as u32,
         kernel::Drawing { per_unit: (candidates as u32).div_ceil(kernel::UNITS), filters },
     );
-    Some(())
+    Some(rows)
 }

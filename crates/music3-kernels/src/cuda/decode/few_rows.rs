@@ -9,7 +9,7 @@ use cubecl::{
 
 use super::{
     Norm, PLANES, elements, empty, halves,
-    linear::{self, PLANE},
+    linear::{self, Adds, PLANE, Stretch},
     packed::EIGHT,
     words,
 };
@@ -27,9 +27,23 @@ fn normalising_cubes(outputs: u32) -> u32 {
     cubes.div_ceil(cubes.div_ceil(NORMALISING_CUBES))
 }
 
-/// Returns how many loads a lane has in flight on rows of so many eights.
+/// Returns how many loads a lane has in flight on so many eights: as many as leave none over, and at most eight.
 fn unroll(eights: u32) -> u32 {
-    if eights.is_multiple_of(8 * PLANE) { 8 } else { 4 }
+    let loads = eights / PLANE;
+    (1..=8).rev().find(|unroll| loads.is_multiple_of(*unroll)).unwrap_or(1)
+}
+
+/// Returns how many planes share an output: more where there are few outputs or long rows, so that the loads of a whole row are
+/// in flight. By shape alone, so that a row's sum does not depend on anything else.
+fn stretches(outputs: usize, eights: u32) -> u32 {
+    let wanted = if outputs > 4096 {
+        1
+    } else if outputs > 1024 && eights <= 512 {
+        2
+    } else {
+        4
+    };
+    if eights.is_multiple_of(wanted * PLANE) { wanted } else { 1 }
 }
 
 /// Bytes of normalised input that a cube can hold beside its other needs.
@@ -140,16 +154,22 @@ pub(in super::super) fn linear_added(
     let rows = Rows::new(x)?;
     let (weight, outputs) = matrix(weight, rows.inner)?;
     let out = rows.output(outputs);
-    if let Some(residual) = &residual
-        && (residual.dtype != DType::BF16 || residual.meta.shape() != out.meta.shape())
-    {
-        return None;
-    }
-    let adds = residual.is_some();
+    let adds = match &residual {
+        None => Adds::Nothing,
+        Some(residual) if residual.dtype != DType::BF16 => return None,
+        Some(residual) if residual.meta.shape() == out.meta.shape() => Adds::Rows(rows.rows as u32),
+        // One sequence's rows, for every sequence of the batch.
+        Some(residual) if is_one_of(residual.meta.shape(), out.meta.shape()) => {
+            Adds::Rows((elements(residual) / outputs) as u32)
+        }
+        Some(_) => return None,
+    };
     let residual = residual.map_or_else(|| out.clone(), into_contiguous);
+    let stretches = stretches(outputs, rows.eights());
+    let len = rows.eights() / stretches;
     linear::linear_added::launch::<CudaRuntime>(
         &out.client,
-        CubeCount::new_1d((outputs as u32).div_ceil(PLANES)),
+        CubeCount::new_1d((outputs as u32 * stretches).div_ceil(PLANES)),
         CubeDim::new_1d(PLANES * PLANE),
         words(&rows.x),
         words(&weight),
@@ -157,10 +177,13 @@ pub(in super::super) fn linear_added(
         halves(&out),
         outputs as u32,
         adds,
-        rows.rows as u32,
-        rows.eights(),
+        Stretch { rows: rows.rows as u32, eights: rows.eights(), len, unroll: unroll(len) },
         PLANES,
-        unroll(rows.eights()),
     );
     Some(out)
+}
+
+/// Returns whether the first shape is the second with a single sequence.
+fn is_one_of(shape: &[usize], batch: &[usize]) -> bool {
+    shape.len() == batch.len() && shape.len() > 1 && shape[0] == 1 && shape[1..] == batch[1..]
 }

@@ -11,35 +11,48 @@ use super::packed::{Eight, cube_sum, first, pair, rounded, second};
 /// Lanes of a plane.
 pub(super) const PLANE: u32 = 32;
 
-/// Adds the products of one weight row with every row of `x` to `sums`, lane by lane. `unroll` loads are in flight at once.
+/// A stretch of a row of weights, and of the rows that it meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Stretch {
+    /// Rows of the input.
+    pub(super) rows: u32,
+    /// Eights of a whole row.
+    pub(super) eights: u32,
+    /// Eights of the stretch.
+    pub(super) len: u32,
+    /// Loads of a lane that are in flight at once.
+    pub(super) unroll: u32,
+}
+
+/// Adds the products of a stretch of weights, which begins at `start`, with every row of `x` from `x_start` on to `sums`, lane by
+/// lane.
 #[cube]
 fn add_products(
     weight: &Slice<Eight>,
-    output: usize,
+    start: usize,
     x: &Slice<Eight>,
+    x_start: u32,
     sums: &mut Array<f32>,
-    #[comptime] rows: u32,
-    #[comptime] eights: u32,
-    #[comptime] unroll: u32,
+    #[comptime] stretch: Stretch,
 ) {
-    let start = output * eights as usize;
-    let step = comptime!(PLANE * unroll);
-    let whole = comptime!(eights / step * step);
+    let (rows, eights, len) = comptime!((stretch.rows, stretch.eights, stretch.len));
+    let step = comptime!(PLANE * stretch.unroll);
+    let whole = comptime!(len / step * step);
     for base in range_stepped(0u32, whole, step) {
-        let mut loaded = Array::<Eight>::new(comptime!(unroll as usize));
+        let mut loaded = Array::<Eight>::new(comptime!(stretch.unroll as usize));
         #[unroll]
-        for turn in 0..unroll {
+        for turn in 0..stretch.unroll {
             loaded[turn as usize] = weight[start + (base + turn * PLANE + UNIT_POS_PLANE) as usize];
         }
         #[unroll]
-        for turn in 0..unroll {
-            let index = (base + turn * PLANE + UNIT_POS_PLANE) as usize;
+        for turn in 0..stretch.unroll {
+            let index = (x_start + base + turn * PLANE + UNIT_POS_PLANE) as usize;
             add_eight(loaded[turn as usize], x, index, sums, rows, eights);
         }
     }
     let mut index = whole + UNIT_POS_PLANE;
-    while index < eights {
-        add_eight(weight[start + index as usize], x, index as usize, sums, rows, eights);
+    while index < len {
+        add_eight(weight[start + index as usize], x, (x_start + index) as usize, sums, rows, eights);
         index += PLANE;
     }
 }
@@ -183,20 +196,21 @@ pub(super) fn normed_linears(
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
     stage_normalised(x, norm, eps, &mut staged, &mut scratch, rows, eights, planes);
     let values = staged.to_slice();
+    let stretch = comptime!(Stretch { rows, eights, len: eights, unroll });
     let outputs = outputs_a + outputs_b + outputs_c;
     let mut output = CUBE_POS_X * planes + PLANE_POS;
     while output < outputs {
         let mut sums = zeros(rows);
         if output < outputs_a {
-            add_products(&weight_a.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
+            add_products(&weight_a.to_slice(), (output * eights) as usize, &values, 0u32, &mut sums, stretch);
             write_sums(&sums, out_a, output, outputs_a, rows);
         } else if output < outputs_a + outputs_b {
             let output = output - outputs_a;
-            add_products(&weight_b.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
+            add_products(&weight_b.to_slice(), (output * eights) as usize, &values, 0u32, &mut sums, stretch);
             write_sums(&sums, out_b, output, outputs_b, rows);
         } else {
             let output = output - outputs_a - outputs_b;
-            add_products(&weight_c.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
+            add_products(&weight_c.to_slice(), (output * eights) as usize, &values, 0u32, &mut sums, stretch);
             write_sums(&sums, out_c, output, outputs_c, rows);
         }
         output += CUBE_COUNT_X * planes;
@@ -277,7 +291,26 @@ pub(super) fn normed_gated(
     }
 }
 
-/// A product, rounded, to which `residual` is added, rounded again, where there is one.
+/// What is added to a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Adds {
+    Nothing,
+    /// So many rows, again and again.
+    Rows(u32),
+}
+
+impl Adds {
+    /// Returns how many rows are added.
+    fn rows(self) -> u32 {
+        match self {
+            Self::Nothing => 0,
+            Self::Rows(rows) => rows,
+        }
+    }
+}
+
+/// A product, rounded, to which `residual` is added, rounded again, where there is one. So many planes as a row has stretches
+/// share an output; their sums are added in order.
 #[cube(launch)]
 pub(super) fn linear_added(
     x: &Array<Eight>,
@@ -285,29 +318,43 @@ pub(super) fn linear_added(
     residual: &Array<bf16>,
     out: &mut Array<bf16>,
     outputs: u32,
-    #[comptime] adds: bool,
-    #[comptime] rows: u32,
-    #[comptime] eights: u32,
+    #[comptime] adds: Adds,
+    #[comptime] stretch: Stretch,
     #[comptime] planes: u32,
-    #[comptime] unroll: u32,
 ) {
-    let values = x.to_slice();
-    let mut output = CUBE_POS_X * planes + PLANE_POS;
-    while output < outputs {
-        let mut sums = zeros(rows);
-        add_products(&weight.to_slice(), output as usize, &values, &mut sums, rows, eights, unroll);
-        #[unroll]
-        for row in 0..rows {
-            let sum = plane_sum(sums[row as usize]);
-            if UNIT_POS_PLANE == 0 {
-                let place = (row * outputs + output) as usize;
-                if adds {
-                    out[place] = bf16::cast_from(rounded(sum) + f32::cast_from(residual[place]));
-                } else {
-                    out[place] = bf16::cast_from(sum);
-                }
-            }
+    let stretches = comptime!(stretch.eights / stretch.len);
+    let rows = comptime!(stretch.rows);
+    let mut shared = SharedMemory::<f32>::new(comptime!((planes * rows) as usize));
+    let plane = CUBE_POS_X * planes + PLANE_POS;
+    // Planes past the last output compute it again and write nothing.
+    let output = min(plane / stretches, outputs - 1);
+    let piece = plane % stretches;
+    let x_start = piece * stretch.len;
+    let mut sums = zeros(rows);
+    let start = (output * stretch.eights + x_start) as usize;
+    add_products(&weight.to_slice(), start, &x.to_slice(), x_start, &mut sums, stretch);
+    #[unroll]
+    for row in 0..rows {
+        let sum = plane_sum(sums[row as usize]);
+        if UNIT_POS_PLANE == 0 {
+            shared[(PLANE_POS * rows + row) as usize] = sum;
         }
-        output += CUBE_COUNT_X * planes;
+    }
+    sync_cube();
+    if piece == 0 && plane / stretches < outputs && UNIT_POS_PLANE < rows {
+        let row = UNIT_POS_PLANE;
+        let mut sum = shared[(PLANE_POS * rows + row) as usize];
+        #[unroll]
+        for other in 1..stretches {
+            sum += shared[((PLANE_POS + other) * rows + row) as usize];
+        }
+        let place = (row * outputs + output) as usize;
+        let repeated = comptime!(adds.rows());
+        if comptime!(repeated > 0) {
+            let from = (row % repeated * outputs + output) as usize;
+            out[place] = bf16::cast_from(rounded(sum) + f32::cast_from(residual[from]));
+        } else {
+            out[place] = bf16::cast_from(sum);
+        }
     }
 }

@@ -5,15 +5,20 @@ use burn_cubecl::{cubecl, kernel::into_contiguous};
 use cubecl::{
     cuda::CudaRuntime,
     prelude::{CubeCount, CubeDim},
+    zspace::metadata::Metadata,
 };
 
 use super::{
-    Joint, Norm, PLANES, acoustic, array, elements, empty, halves,
+    Joint, Norm, PLANES,
+    acoustic::{self, FOUR},
+    array, elements, empty,
+    flash::{self, Flash, QUERIES, StridesLaunch},
+    halves,
     linear::{self, PLANE},
     packed::EIGHT,
     pointwise, words,
 };
-use crate::cuda::CudaTensor;
+use crate::cuda::{CudaTensor, conv};
 
 /// Returns whether a tensor is f32 or bf16, the types that the ops of many rows take.
 fn is_wide_or_narrow(tensor: &CudaTensor) -> bool {
@@ -30,6 +35,7 @@ pub(in super::super) fn layer_norm(
     let shape = x.meta.shape().to_vec();
     let channels = *shape.last()?;
     let fits = is_wide_or_narrow(&x)
+        && channels.is_multiple_of(FOUR)
         && [&weight, &bias].iter().all(|given| given.dtype == x.dtype && given.meta.shape().as_slice() == [channels]);
     let rows = elements(&x).checked_div(channels)?;
     if !fits || rows == 0 {
@@ -46,114 +52,275 @@ pub(in super::super) fn layer_norm(
         halves(&bias),
         halves(&out),
         eps,
-        channels as u32,
+        (channels / FOUR) as u32,
         PLANES,
         x.dtype.into(),
     );
     Some(out)
 }
 
-/// The gate of `[…, 2·half]`, value half first.
-pub(in super::super) fn gate_halves(x: CudaTensor) -> Option<CudaTensor> {
+/// Returns whether rows of so many values can be taken apart into two halves by [`gate_halves`].
+pub(in super::super) fn can_gate(columns: usize) -> bool {
+    columns > 0 && columns.is_multiple_of(2 * FOUR)
+}
+
+/// The gate of `[…, 2·half]`, value half first. With a bias, f32 sums that have yet to get it and be rounded to its type.
+pub(in super::super) fn gate_halves(x: CudaTensor, bias: Option<CudaTensor>) -> Option<CudaTensor> {
     let mut shape = x.meta.shape().to_vec();
-    let half = *shape.last()? / 2;
-    *shape.last_mut()? = half;
-    let count = shape.iter().product::<usize>();
-    if !is_wide_or_narrow(&x) || count == 0 || elements(&x) != 2 * count || u32::try_from(2 * count).is_err() {
+    let columns = *shape.last()?;
+    *shape.last_mut()? = columns / 2;
+    let rows = elements(&x).checked_div(columns)?;
+    let fits = match &bias {
+        Some(bias) => x.dtype == DType::F32 && bias.meta.shape().as_slice() == [columns],
+        None => is_wide_or_narrow(&x),
+    };
+    if !fits || !can_gate(columns) || !(1..=MAX_SECOND).contains(&rows) || u32::try_from(rows * columns).is_err() {
         return None;
     }
     let x = into_contiguous(x);
-    let out = empty(&x, shape, x.dtype);
+    let dtype = bias.as_ref().map_or(x.dtype, |bias| bias.dtype);
+    let out = empty(&x, shape, dtype);
+    let half = (columns / 2 / FOUR) as u32;
     acoustic::gate_halves::launch::<CudaRuntime>(
         &out.client,
-        CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
+        CubeCount::new_2d(half.div_ceil(PLANES * PLANE), rows as u32),
         CubeDim::new_1d(PLANES * PLANE),
         halves(&x),
+        halves(bias.as_ref().unwrap_or(&out)),
         halves(&out),
-        half as u32,
-        count as u32,
+        half,
+        bias.is_some(),
         x.dtype.into(),
+        dtype.into(),
     );
     Some(out)
 }
 
-/// Snake of `[batch, channels, len]` with one alpha per channel.
+/// Returns whether rows of so many values can be finished by [`finished`].
+pub(in super::super) fn can_finish(columns: usize) -> bool {
+    columns > 0 && columns.is_multiple_of(FOUR)
+}
+
+/// Rounds f32 sums `[…, columns]` to the bias's type after adding it, and again after adding a residual.
+pub(in super::super) fn finished(
+    sums: CudaTensor,
+    bias: CudaTensor,
+    residual: Option<CudaTensor>,
+) -> Option<CudaTensor> {
+    let columns = *sums.meta.shape().last()?;
+    let rows = elements(&sums).checked_div(columns)?;
+    if !can_finish(columns) || !(1..=MAX_SECOND).contains(&rows) || u32::try_from(rows * columns).is_err() {
+        return None;
+    }
+    let out = empty(&sums, sums.meta.shape().to_vec(), bias.dtype);
+    let fours = (columns / FOUR) as u32;
+    acoustic::finish::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_2d(fours.div_ceil(PLANES * PLANE), rows as u32),
+        CubeDim::new_1d(PLANES * PLANE),
+        halves(&sums),
+        halves(&bias),
+        halves(residual.as_ref().unwrap_or(&out)),
+        halves(&out),
+        fours,
+        residual.is_some(),
+        bias.dtype.into(),
+    );
+    Some(out)
+}
+
+/// Snake of `[batch, channels, len]` with one alpha per channel; the result is a view of rows `[len, channels]`.
 pub(in super::super) fn snake(x: CudaTensor, alpha: CudaTensor, eps: f32) -> Option<CudaTensor> {
-    let [_, channels, len] = *x.meta.shape().as_slice() else { return None };
-    let count = elements(&x);
+    let [batch, channels, len] = *x.meta.shape().as_slice() else { return None };
     let fits = is_wide_or_narrow(&x)
         && alpha.dtype == x.dtype
         && alpha.meta.shape().as_slice() == [1, channels, 1]
-        && count > 0
-        && u32::try_from(count).is_ok();
+        && channels.is_multiple_of(FOUR)
+        && (1..=MAX_SECOND).contains(&batch)
+        && elements(&x) > 0
+        && u32::try_from(elements(&x)).is_ok();
     if !fits {
         return None;
     }
-    let (x, alpha) = (into_contiguous(x), into_contiguous(alpha));
-    let out = empty(&x, x.meta.shape().to_vec(), x.dtype);
+    let (x, alpha) = (conv::rows(x), into_contiguous(alpha));
+    let out = empty(&x, vec![batch, len, channels], x.dtype);
+    let stride = if batch == 1 { len * channels } else { x.meta.strides()[0] };
+    if !stride.is_multiple_of(FOUR) || u32::try_from(batch * stride).is_err() {
+        return None;
+    }
+    let count = (len * channels / FOUR) as u32;
     acoustic::snake::launch::<CudaRuntime>(
         &out.client,
-        CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
+        CubeCount::new_2d(count.div_ceil(PLANES * PLANE), batch as u32),
         CubeDim::new_1d(PLANES * PLANE),
-        halves(&x),
+        array(&x.handle, (batch - 1) * stride + len * channels),
         halves(&alpha),
         halves(&out),
         eps,
-        channels as u32,
-        len as u32,
-        count as u32,
+        (channels / FOUR) as u32,
+        count,
+        (stride / FOUR) as u32,
         x.dtype.into(),
     );
-    Some(out)
+    Some(conv::swapped(out))
 }
 
-/// Heads in their own layout, rotated where there are tables: `[batch, tokens, heads·head_dim]` →
-/// `[batch, heads, tokens, head_dim]`.
-pub(in super::super) fn split_heads(
+/// Heads, the first values of each rotated, as a view: `[batch, tokens, heads·head_dim]` → `[batch, heads, tokens, head_dim]`.
+pub(in super::super) fn rotate_heads(
     x: CudaTensor,
     heads: usize,
-    tables: Option<(CudaTensor, CudaTensor)>,
+    [cosines, sines]: [CudaTensor; 2],
 ) -> Option<CudaTensor> {
     let [batch, tokens, width] = *x.meta.shape().as_slice() else { return None };
-    let count = batch * tokens * width;
-    if !is_wide_or_narrow(&x) || count == 0 || heads == 0 || width % heads != 0 || u32::try_from(count).is_err() {
+    let rows = batch * tokens;
+    if !is_wide_or_narrow(&x) || !(1..=MAX_SECOND).contains(&rows) || heads == 0 || width % heads != 0 {
         return None;
     }
-    let head_dim = width / heads;
-    let rotary_dim = match &tables {
-        None => 0,
-        Some((cosines, sines)) => {
-            let [rows, rotary_dim] = *cosines.meta.shape().as_slice() else { return None };
-            let fits = rows == tokens
-                && rotary_dim <= head_dim
-                && rotary_dim % 2 == 0
-                && sines.meta.shape() == cosines.meta.shape()
-                && [cosines, sines].iter().all(|table| table.dtype == x.dtype);
-            fits.then_some(rotary_dim)?
-        }
-    };
-    let x = into_contiguous(x);
-    let out = empty(&x, vec![batch, heads, tokens, head_dim], x.dtype);
-    // Without tables nothing of them is read; any buffer stands for them.
-    let (cosines, sines) = tables
-        .map_or_else(|| (x.clone(), x.clone()), |(cosines, sines)| (into_contiguous(cosines), into_contiguous(sines)));
-    acoustic::split_heads::launch::<CudaRuntime>(
+    let (head_dim, rotary_dim) = (width / heads, *cosines.meta.shape().last()?);
+    let tables_fit = [&cosines, &sines]
+        .iter()
+        .all(|table| table.dtype == x.dtype && table.meta.shape().as_slice() == [tokens, rotary_dim]);
+    let fours = head_dim.is_multiple_of(FOUR) && rotary_dim.is_multiple_of(2 * FOUR);
+    if !tables_fit || !fours || rotary_dim > head_dim || u32::try_from(elements(&x)).is_err() {
+        return None;
+    }
+    let (x, cosines, sines) = (into_contiguous(x), into_contiguous(cosines), into_contiguous(sines));
+    let out = empty(&x, vec![batch, tokens, width], x.dtype);
+    let columns = (width / FOUR) as u32;
+    acoustic::rotate_heads::launch::<CudaRuntime>(
         &out.client,
-        CubeCount::new_1d((count as u32).div_ceil(PLANES * PLANE)),
+        CubeCount::new_2d(columns.div_ceil(PLANES * PLANE), rows as u32),
         CubeDim::new_1d(PLANES * PLANE),
         halves(&x),
         halves(&cosines),
         halves(&sines),
         halves(&out),
         tokens as u32,
-        heads as u32,
-        count as u32,
-        head_dim as u32,
-        rotary_dim as u32,
+        columns,
+        (head_dim / FOUR) as u32,
+        (rotary_dim / FOUR) as u32,
         x.dtype.into(),
+    );
+    Some(headed(out, heads))
+}
+
+/// A view `[batch, heads, tokens, head_dim]` of contiguous `[batch, tokens, heads·head_dim]`.
+pub(in super::super) fn headed(mut x: CudaTensor, heads: usize) -> CudaTensor {
+    let [batch, tokens, width] = *x.meta.shape().as_slice() else { return x };
+    let head_dim = width / heads;
+    *x.meta = Metadata::new([batch, heads, tokens, head_dim], [tokens * width, head_dim, width, 1]);
+    x
+}
+
+/// Attention over all keys without a matrix of scores; operands `[batch, heads, tokens, head_dim]` in one bf16 part each or
+/// several, of equal strides. The result is a view of rows `[batch, queries, heads·head_dim]`, in bf16 or, of several parts, in
+/// f32. `None` where heads do not divide into tiles.
+pub(in super::super) fn attend_in_tiles([query, key, value]: [&[CudaTensor]; 3], scale: f32) -> Option<CudaTensor> {
+    let [batch, heads, queries, head_dim] = *query.first()?.meta.shape().as_slice() else { return None };
+    let [_, _, keys, _] = *key.first()?.meta.shape().as_slice() else { return None };
+    let lens = [query, key, value].map(|parts| reach(&parts[0]));
+    let fits = can_attend_in_tiles(head_dim)
+        && [query, key, value]
+            .iter()
+            .all(|parts| parts.iter().all(|part| part.dtype == DType::BF16 && in_eights(part)))
+        && (1..=MAX_SECOND).contains(&(batch * heads))
+        && queries > 0
+        && keys > 0
+        && lens.iter().all(|len| u32::try_from(*len).is_ok());
+    if !fits {
+        return None;
+    }
+    let parts = query.len();
+    let dtype = if parts == 1 { DType::BF16 } else { DType::F32 };
+    let out = headed(empty(&query[0], vec![batch, queries, heads * head_dim], dtype), heads);
+    // A part that is not there is not read.
+    let part = |tensors: &[CudaTensor], index: usize, len: usize| array(&tensors[index.min(parts - 1)].handle, len / 2);
+    let planes = TILED_PLANES;
+    flash::flash_attention::launch::<CudaRuntime>(
+        &out.client,
+        CubeCount::new_2d((queries as u32).div_ceil(planes * QUERIES), (batch * heads) as u32),
+        CubeDim::new_2d(PLANE, planes),
+        part(query, 0, lens[0]),
+        part(query, 1, lens[0]),
+        part(query, 2, lens[0]),
+        part(key, 0, lens[1]),
+        part(key, 1, lens[1]),
+        part(key, 2, lens[1]),
+        part(value, 0, lens[2]),
+        part(value, 1, lens[2]),
+        part(value, 2, lens[2]),
+        array(&out.handle, elements(&out) * dtype.size() / size_of::<u32>()),
+        array(&out.handle, elements(&out) * dtype.size() / size_of::<f32>()),
+        strides(&query[0]),
+        strides(&key[0]),
+        strides(&value[0]),
+        strides(&out),
+        heads as u32,
+        queries as u32,
+        keys as u32,
+        scale,
+        // What is staged of three parts would not fit with as many keys.
+        Flash { head_dim: head_dim as u32, planes, parts: parts as u32, keys: if parts > 2 { 32 } else { 64 } },
     );
     Some(out)
 }
+
+/// Returns whether heads of so many values divide into tiles.
+pub(in super::super) fn can_attend_in_tiles(head_dim: usize) -> bool {
+    (1..=MAX_TILED_HEAD).contains(&head_dim) && head_dim.is_multiple_of(QUERIES as usize)
+}
+
+/// Returns whether rows begin at eights and are contiguous.
+fn in_eights(tensor: &CudaTensor) -> bool {
+    let [.., last] = tensor.meta.strides()[..] else { return false };
+    last == 1 && tensor.meta.strides()[..3].iter().all(|stride| stride.is_multiple_of(EIGHT))
+}
+
+/// Returns the values from the first to behind the last, rounded up to eight.
+pub(in super::super) fn reach(tensor: &CudaTensor) -> usize {
+    let steps = tensor.meta.shape().iter().zip(tensor.meta.strides().iter());
+    (steps.map(|(size, stride)| (size - 1) * stride).sum::<usize>() + 1).next_multiple_of(EIGHT)
+}
+
+fn strides(tensor: &CudaTensor) -> StridesLaunch<CudaRuntime> {
+    let [batch, head, token] = [0, 1, 2].map(|dim| tensor.meta.strides()[dim] as u32);
+    StridesLaunch::new(batch, head, token)
+}
+
+/// Planes of a cube that attends in tiles.
+const TILED_PLANES: u32 = 4;
+
+/// Values of a head whose sums fit a plane's registers, and which fit beside each other into a cube's memory.
+const MAX_TILED_HEAD: usize = 64;
+
+/// Softmax of `scale · x` over the first `keys` of each row of `scores`, in place; `None` for rows too long for a plane.
+pub(in super::super) fn softmax_in_place(scores: &CudaTensor, scale: f32, keys: usize) -> Option<()> {
+    let row = *scores.meta.shape().last()?;
+    let rows = elements(scores).checked_div(row)?;
+    let turns = row.div_ceil(FOUR * PLANE as usize).next_multiple_of(2);
+    let fits = scores.dtype == DType::F32 && scores.is_contiguous() && row.is_multiple_of(FOUR) && turns <= MAX_TURNS;
+    if !fits || rows == 0 || u32::try_from(rows * row / FOUR).is_err() {
+        return None;
+    }
+    acoustic::softmax_in_place::launch::<CudaRuntime>(
+        &scores.client,
+        CubeCount::new_1d((rows as u32).div_ceil(PLANES)),
+        CubeDim::new_2d(PLANE, PLANES),
+        halves(scores),
+        scale,
+        keys as u32,
+        (row / FOUR) as u32,
+        rows as u32,
+        turns as u32,
+    );
+    Some(())
+}
+
+/// Fours that a lane can keep.
+const MAX_TURNS: usize = 8;
+
+/// Cubes in a launch's second place, at most.
+const MAX_SECOND: usize = 65_535;
 
 /// The sum of two tensors, or `silu(a) · b`, of one shape in bf16.
 pub(in super::super) fn joined(a: CudaTensor, b: CudaTensor, joint: Joint) -> Option<CudaTensor> {

@@ -10,6 +10,7 @@ mod attention;
 mod draw;
 mod drawing;
 mod few_rows;
+mod flash;
 mod linear;
 mod many_rows;
 mod packed;
@@ -23,9 +24,12 @@ use cubecl::{cuda::CudaRuntime, prelude::ArrayArg, server::Handle};
 pub(super) use self::{
     drawing::draw,
     few_rows::{gated, linear_added},
-    many_rows::{gate_halves, joined, layer_norm, normalise, snake, softmax, split_heads},
+    many_rows::{
+        attend_in_tiles, can_attend_in_tiles, can_finish, can_gate, finished, gate_halves, headed, joined, layer_norm,
+        normalise, reach, rotate_heads, snake, softmax, softmax_in_place,
+    },
     pointwise::Joint,
-    positions::{Cache, Preparation, attend, read_positions, store_positions},
+    positions::{Cache, Preparation, attend, attend_newest, read_positions, store_positions},
 };
 use super::{CudaTensor, empty};
 

@@ -4,7 +4,8 @@ use burn::tensor::DType;
 use burn_cubecl::{cubecl, kernel::into_contiguous};
 use cubecl::{
     cuda::CudaRuntime,
-    prelude::{CubeCount, CubeDim},
+    prelude::{ArrayArg, CubeCount, CubeDim},
+    server::Handle,
 };
 
 use super::{
@@ -18,11 +19,11 @@ use super::{
 };
 use crate::cuda::CudaTensor;
 
-/// Planes of a cube that attends, each on a tile of as many keys as it has lanes.
-const ATTENDING_PLANES: u32 = 4;
+/// Planes of a cube that attends, at most, each on a tile of as many keys as it has lanes.
+const MAX_ATTENDING_PLANES: usize = 4;
 
 /// Keys that one cube takes at least, and parts of the context at most.
-const PART_KEYS: usize = (ATTENDING_PLANES * PLANE) as usize;
+const PART_KEYS: usize = MAX_ATTENDING_PLANES * PLANE as usize;
 
 const MAX_PARTS: usize = 64;
 
@@ -72,14 +73,21 @@ impl Geometry {
     }
 }
 
-/// RMSNorm, projections, preparation and the write to the cache; returns the queries `[batch, tokens, heads, head_dim]`.
-pub(in super::super) fn read_positions(
+/// New positions, projected, with what is needed to go on.
+struct Projected {
+    projected: [CudaTensor; 3],
+    preparation: Option<Preparation>,
+    geometry: Geometry,
+}
+
+/// RMSNorm and projections, if everything fits.
+fn project(
     x: CudaTensor,
     norm: Norm,
     projections: [CudaTensor; 3],
     preparation: Option<Preparation>,
     cache: &Cache,
-) -> Option<CudaTensor> {
+) -> Option<Projected> {
     let [batch, tokens, _] = *x.meta.shape().as_slice() else { return None };
     let rows = Rows::new(x).filter(Rows::can_be_staged)?;
     let norm = norm.checked(rows.inner)?;
@@ -96,7 +104,66 @@ pub(in super::super) fn read_positions(
     };
     let projected = [query_width, key_width, value_width].map(|width| rows.output(width));
     normed_linears(&rows, &norm, [query, key, value], &projected);
+    Some(Projected { projected, preparation, geometry })
+}
+
+/// RMSNorm, projections, preparation and the write to the cache; returns the queries `[batch, tokens, heads, head_dim]`.
+pub(in super::super) fn read_positions(
+    x: CudaTensor,
+    norm: Norm,
+    projections: [CudaTensor; 3],
+    preparation: Option<Preparation>,
+    cache: &Cache,
+) -> Option<CudaTensor> {
+    let Projected { projected, preparation, geometry } = project(x, norm, projections, preparation, cache)?;
     Some(store_heads(&projected, preparation, cache, &geometry))
+}
+
+/// What [`read_positions`] and [`attend`] do, for one new position of each sequence; returns `[batch, 1, heads·head_dim]`.
+pub(in super::super) fn attend_newest(
+    x: CudaTensor,
+    norm: Norm,
+    projections: [CudaTensor; 3],
+    preparation: Option<Preparation>,
+    cache: &Cache,
+) -> Option<CudaTensor> {
+    if x.meta.shape().get(1) != Some(&1) {
+        return None;
+    }
+    let Projected { projected, preparation, geometry } = project(x, norm, projections, preparation, cache)?;
+    let parted = Parted::new(&geometry, cache.position);
+    let [query, key, value] = projected.each_ref();
+    let (tables, eps) = tables(preparation.as_ref(), query);
+    let [query_norm, key_norm, cosines, sines] = tables;
+    let buffers = parted.buffers(query);
+    attention::attend_newest::launch::<CudaRuntime>(
+        &query.client,
+        parted.cubes(),
+        CubeDim::new_2d(PLANE, parted.planes()),
+        halves(query),
+        halves(key),
+        halves(value),
+        query_norm,
+        key_norm,
+        cosines,
+        sines,
+        words(&cache.keys),
+        words(&cache.keys),
+        words(&cache.values),
+        halves(&cache.keys),
+        halves(&cache.values),
+        halves(&buffers.out),
+        array(&buffers.partial, buffers.lens[0]),
+        array(&buffers.statistics, buffers.lens[1]),
+        eps,
+        parted.root_scale(),
+        cache.position as u32,
+        geometry.capacity as u32,
+        parted.len as u32,
+        parted.parts as u32,
+        attention::Newest { sizes: parted.attended(), prepared: preparation.is_some() },
+    );
+    Some(parted.joined(buffers))
 }
 
 /// Preparation and the write to the cache of positions that were projected before; returns the queries
@@ -139,6 +206,17 @@ impl Preparation {
     }
 }
 
+/// Norms and tables as a kernel takes them, and what is added to a mean square. Without preparation nothing of it is read; any
+/// buffer stands for it.
+fn tables(preparation: Option<&Preparation>, any: &CudaTensor) -> ([ArrayArg<CudaRuntime>; 4], f32) {
+    match preparation {
+        Some(Preparation { query: norm, key, cosines, sines }) => {
+            ([halves(&norm.weight), halves(&key.weight), halves(cosines), halves(sines)], norm.eps)
+        }
+        None => ([(); 4].map(|()| halves(any)), 0.0),
+    }
+}
+
 fn store_heads(
     projected: &[CudaTensor; 3],
     preparation: Option<Preparation>,
@@ -150,13 +228,7 @@ fn store_heads(
     let queries = empty(query, vec![batch, tokens, heads, head_dim], DType::BF16);
     let places = (batch * tokens * (heads + 2 * key_value)) as u32;
     let prepared = preparation.is_some();
-    // Without preparation nothing of it is read; any buffer stands for it.
-    let (tables, eps) = match &preparation {
-        Some(Preparation { query: norm, key, cosines, sines }) => {
-            ([halves(&norm.weight), halves(&key.weight), halves(cosines), halves(sines)], norm.eps)
-        }
-        None => ([(); 4].map(|()| halves(query)), 0.0),
-    };
+    let (tables, eps) = tables(preparation.as_ref(), query);
     let [query_norm, key_norm, cosines, sines] = tables;
     attention::store_heads::launch::<CudaRuntime>(
         &query.client,
@@ -196,56 +268,119 @@ pub(in super::super) fn attend(queries: CudaTensor, cache: &Cache) -> Option<Cud
         return None;
     }
     let queries = into_contiguous(queries);
-    let stored = cache.position + tokens;
-    let parts = stored.div_ceil(PART_KEYS).clamp(1, MAX_PARTS);
-    // A tile is never shared.
-    let part_len = stored.div_ceil(parts).next_multiple_of(PLANE as usize);
-    let (group, places) = (heads / geometry.key_value, batch * tokens * heads);
-    let out = empty(&queries, vec![batch, tokens, heads * head_dim], DType::BF16);
-    let whole = parts == 1;
-    // Nothing is written to them where one part is the whole.
-    let lens = if whole { [1, 1] } else { [places * parts * head_dim, places * parts * 2] };
-    let [partial, statistics] = lens.map(|len| out.client.empty(len * size_of::<f32>()));
-    let root_scale = (1.0 / (head_dim as f64).sqrt()).sqrt() as f32;
+    let parted = Parted::new(&geometry, cache.position);
+    let buffers = parted.buffers(&queries);
     attention::attend::launch::<CudaRuntime>(
-        &out.client,
-        CubeCount::new_3d(parts as u32, geometry.key_value as u32, (batch * tokens) as u32),
-        CubeDim::new_2d(PLANE, ATTENDING_PLANES),
+        &queries.client,
+        parted.cubes(),
+        CubeDim::new_2d(PLANE, parted.planes()),
         words(&queries),
         words(&cache.keys),
         words(&cache.keys),
         words(&cache.values),
-        halves(&out),
-        array(&partial, lens[0]),
-        array(&statistics, lens[1]),
-        root_scale,
+        halves(&buffers.out),
+        array(&buffers.partial, buffers.lens[0]),
+        array(&buffers.statistics, buffers.lens[1]),
+        parted.root_scale(),
         cache.position as u32,
         geometry.capacity as u32,
-        part_len as u32,
-        parts as u32,
+        parted.len as u32,
+        parted.parts as u32,
+        parted.attended(),
+    );
+    Some(parted.joined(buffers))
+}
+
+/// A context in parts, each for a cube.
+struct Parted {
+    geometry: Geometry,
+    parts: usize,
+    /// Positions of a part.
+    len: usize,
+}
+
+/// Where parts leave their results.
+struct Buffers {
+    /// `[batch, tokens, heads·head_dim]`
+    out: CudaTensor,
+    partial: Handle,
+    statistics: Handle,
+    /// Values of the last two.
+    lens: [usize; 2],
+}
+
+impl Parted {
+    /// Divides the positions before `position` and the new ones.
+    fn new(geometry: &Geometry, position: usize) -> Self {
+        let stored = position + geometry.tokens;
+        let parts = stored.div_ceil(PART_KEYS).clamp(1, MAX_PARTS);
+        // A tile is never shared.
+        let len = stored.div_ceil(parts).next_multiple_of(PLANE as usize);
+        Self { geometry: *geometry, parts, len }
+    }
+
+    /// Returns the planes of a cube: no more than its part has tiles.
+    fn planes(&self) -> u32 {
+        (self.len / PLANE as usize).min(MAX_ATTENDING_PLANES) as u32
+    }
+
+    fn places(&self) -> usize {
+        self.geometry.batch * self.geometry.tokens * self.geometry.heads
+    }
+
+    fn group(&self) -> usize {
+        self.geometry.heads / self.geometry.key_value
+    }
+
+    fn root_scale(&self) -> f32 {
+        (1.0 / (self.geometry.head_dim as f64).sqrt()).sqrt() as f32
+    }
+
+    fn cubes(&self) -> CubeCount {
+        let Geometry { batch, tokens, key_value, .. } = self.geometry;
+        CubeCount::new_3d(self.parts as u32, key_value as u32, (batch * tokens) as u32)
+    }
+
+    fn attended(&self) -> Attended {
+        let Geometry { tokens, key_value, head_dim, .. } = self.geometry;
         Attended {
-            key_value: geometry.key_value as u32,
-            group: group as u32,
+            key_value: key_value as u32,
+            group: self.group() as u32,
             head_dim: head_dim as u32,
             tokens: tokens as u32,
-            planes: ATTENDING_PLANES,
+            planes: self.planes(),
             pairs: (head_dim as u32 / 2).div_ceil(PLANE),
-            whole,
-        },
-    );
-    if !whole {
-        attention::join_parts::launch::<CudaRuntime>(
-            &out.client,
-            CubeCount::new_1d((places as u32).div_ceil(PLANES)),
-            CubeDim::new_2d(PLANE, PLANES),
-            array(&partial, lens[0]),
-            array(&statistics, lens[1]),
-            halves(&out),
-            parts as u32,
-            places as u32,
-            group as u32,
-            head_dim as u32,
-        );
+            whole: self.parts == 1,
+        }
     }
-    Some(out)
+
+    fn buffers(&self, like: &CudaTensor) -> Buffers {
+        let Geometry { batch, tokens, heads, head_dim, .. } = self.geometry;
+        let out = empty(like, vec![batch, tokens, heads * head_dim], DType::BF16);
+        let parts = self.places() * self.parts;
+        // Nothing is written to them where one part is the whole.
+        let lens = if self.parts == 1 { [1, 1] } else { [parts * head_dim, parts * 2] };
+        let [partial, statistics] = lens.map(|len| out.client.empty(len * size_of::<f32>()));
+        Buffers { out, partial, statistics, lens }
+    }
+
+    /// Joins the parts, where there are several.
+    fn joined(&self, buffers: Buffers) -> CudaTensor {
+        let Buffers { out, partial, statistics, lens } = buffers;
+        if self.parts > 1 {
+            attention::join_parts::launch::<CudaRuntime>(
+                &out.client,
+                CubeCount::new_1d((self.places() as u32).div_ceil(PLANES)),
+                CubeDim::new_2d(PLANE, PLANES),
+                array(&partial, lens[0]),
+                array(&statistics, lens[1]),
+                halves(&out),
+                self.parts as u32,
+                self.places() as u32,
+                self.group() as u32,
+                self.geometry.head_dim as u32,
+            );
+        }
+        out
+    }
 }

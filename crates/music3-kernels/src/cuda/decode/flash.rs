@@ -1,0 +1,460 @@
+//! Attention over whole sequences without a matrix of scores: tensor cores multiply, and each plane keeps a running maximum, sum
+//! and weighted sum of its queries in registers, as FlashAttention does.
+//!
+//! Scores, weights and sums are f32. bf16 operands are multiplied as they are; the weights meet the values as two bf16 parts,
+//! which together are exact to 2⁻¹⁶, so that the result rounds once, at its end, as torch's MATH kernel does. f32 operands come in
+//! two or three parts, of whose products those of the lowest orders are added up, the smallest first.
+
+use burn_cubecl::cubecl::{self, cmma::MmaDefinition, prelude::*};
+use half::bf16;
+
+use super::{
+    linear::PLANE,
+    packed::{Eight, first, pair, rounded, second},
+};
+
+/// Queries of a plane: the rows of one tile of the tensor cores.
+pub(super) const QUERIES: u32 = 16;
+
+/// Rows of a tile's other side.
+const COLUMNS: u32 = 8;
+
+/// Words between the rows of staged keys and values beyond their own, so that lanes read from different banks.
+const PADDING: u32 = 4;
+
+/// Two bf16 values in a register.
+type Pair = Vector<bf16, Const<2>>;
+
+/// Two f32 sums of neighbouring columns.
+type Sums = Vector<f32, Const<2>>;
+
+/// What [`flash_attention`] is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Flash {
+    pub(super) head_dim: u32,
+    pub(super) planes: u32,
+    /// bf16 parts of an operand: one where operands are bf16, and so is the result.
+    pub(super) parts: u32,
+    /// Keys that a cube reads at once.
+    pub(super) keys: u32,
+}
+
+impl Flash {
+    /// Parts of a weight.
+    fn weight_parts(self) -> usize {
+        self.parts.max(2) as usize
+    }
+
+    /// Words of a staged row of keys, and of all of them.
+    fn key_words(self) -> [u32; 2] {
+        let row = self.head_dim / 2 + PADDING;
+        [row, row * self.keys]
+    }
+
+    /// Words of a staged row of values, one dimension, and of all of them.
+    fn value_words(self) -> [u32; 2] {
+        let row = self.keys / 2 + PADDING;
+        [row, row * self.head_dim]
+    }
+}
+
+/// How far rows are apart, in values.
+#[derive(CubeLaunch, CubeType, Clone, Copy)]
+pub(super) struct Strides {
+    pub(super) batch: u32,
+    pub(super) head: u32,
+    pub(super) token: u32,
+}
+
+/// A lane holds parts of two of its plane's queries: row `lane / 4` and the one eight further on, and of each the columns
+/// `2·(lane % 4)` and the next of every eight. That is how the tensor cores' `m16n8k16` lays out its accumulators, and, two tiles
+/// side by side, its first operand.
+///
+/// Operands come part by part; those that are not there are not read. The result goes to `out` in bf16, or, where operands have
+/// several parts, to `wide_out` in f32.
+#[cube(launch)]
+pub(super) fn flash_attention(
+    query: &Array<u32>,
+    second_query: &Array<u32>,
+    third_query: &Array<u32>,
+    key: &Array<Eight>,
+    second_key: &Array<Eight>,
+    third_key: &Array<Eight>,
+    value: &Array<Eight>,
+    second_value: &Array<Eight>,
+    third_value: &Array<Eight>,
+    out: &mut Array<u32>,
+    wide_out: &mut Array<Sums>,
+    query_strides: Strides,
+    key_strides: Strides,
+    value_strides: Strides,
+    out_strides: Strides,
+    heads: u32,
+    queries: u32,
+    keys: u32,
+    scale: f32,
+    #[comptime] flash: Flash,
+) {
+    let parts = comptime!(flash.parts as usize);
+    let value_tiles = comptime!((flash.head_dim / COLUMNS) as usize);
+    let group = UNIT_POS_X / 4;
+    let place = UNIT_POS_X % 4;
+    let head = CUBE_POS_Y % heads;
+    let batch = CUBE_POS_Y / heads;
+    let low = (CUBE_POS_X * comptime!(flash.planes) + UNIT_POS_Y) * QUERIES + group;
+    let high = low + 8;
+
+    // 1. Queries, for all steps over the head.
+    let query_start = batch * query_strides.batch + head * query_strides.head;
+    let low_row = (query_start + min(low, queries - 1) * query_strides.token) / 2 + place;
+    let high_row = (query_start + min(high, queries - 1) * query_strides.token) / 2 + place;
+    let mut query_tiles = Sequence::<Array<Pair>>::new();
+    load_queries(query, &mut query_tiles, low_row, high_row, flash);
+    if comptime!(parts > 1) {
+        load_queries(second_query, &mut query_tiles, low_row, high_row, flash);
+    }
+    if comptime!(parts > 2) {
+        load_queries(third_query, &mut query_tiles, low_row, high_row, flash);
+    }
+
+    let mut outputs = Sequence::<Array<Sums>>::new();
+    #[unroll]
+    for _ in 0..value_tiles {
+        outputs.push(no_sums());
+    }
+    let mut low_highest = f32::new(LOWEST);
+    let mut high_highest = f32::new(LOWEST);
+    let mut low_total = 0.0f32;
+    let mut high_total = 0.0f32;
+
+    let mut staged_keys = SharedMemory::<u32>::new(comptime!((flash.key_words()[1] * flash.parts) as usize));
+    let mut staged_values = SharedMemory::<u32>::new(comptime!((flash.value_words()[1] * flash.parts) as usize));
+    let key_start = batch * key_strides.batch + head * key_strides.head;
+    let value_start = batch * value_strides.batch + head * value_strides.head;
+
+    for first_key in range_stepped(0u32, keys, comptime!(flash.keys)) {
+        sync_cube();
+        let key_rows = Rows { start: key_start, stride: key_strides.token, first: first_key, last: keys - 1 };
+        let value_rows = Rows { start: value_start, stride: value_strides.token, first: first_key, last: keys - 1 };
+        stage_keys(key, &mut staged_keys, &key_rows, 0u32, flash);
+        stage_values(value, &mut staged_values, &value_rows, 0u32, flash);
+        if comptime!(parts > 1) {
+            stage_keys(second_key, &mut staged_keys, &key_rows, 1u32, flash);
+            stage_values(second_value, &mut staged_values, &value_rows, 1u32, flash);
+        }
+        if comptime!(parts > 2) {
+            stage_keys(third_key, &mut staged_keys, &key_rows, 2u32, flash);
+            stage_values(third_value, &mut staged_values, &value_rows, 2u32, flash);
+        }
+        sync_cube();
+
+        // 2. Scores of 16 queries.
+        let mut scores = Sequence::<Array<Sums>>::new();
+        let mut low_best = low_highest;
+        let mut high_best = high_highest;
+        #[unroll]
+        for tile in 0..comptime!((flash.keys / COLUMNS) as usize) {
+            let mut sums = tile_scores(&query_tiles, &staged_keys, tile, flash);
+            let column = first_key + comptime!(tile as u32 * COLUMNS) + 2 * place;
+            let mut low_pair = sums[0] * Sums::new(scale);
+            let mut high_pair = sums[1] * Sums::new(scale);
+            #[unroll]
+            for part in 0..2u32 {
+                if column + part >= keys {
+                    low_pair[part as usize] = f32::new(LOWEST);
+                    high_pair[part as usize] = f32::new(LOWEST);
+                }
+                low_best = max(low_best, low_pair[part as usize]);
+                high_best = max(high_best, high_pair[part as usize]);
+            }
+            sums[0] = low_pair;
+            sums[1] = high_pair;
+            scores.push(sums);
+        }
+
+        // 3. Weights relative to the highest score so far, which four lanes share.
+        let low_best = highest_of_four(low_best);
+        let high_best = highest_of_four(high_best);
+        let low_shrink = f32::exp(low_highest - low_best);
+        let high_shrink = f32::exp(high_highest - high_best);
+        low_highest = low_best;
+        high_highest = high_best;
+        low_total *= low_shrink;
+        high_total *= high_shrink;
+        #[unroll]
+        for tile in 0..value_tiles {
+            let sums = outputs.index_mut(tile);
+            sums[0] = sums[0] * Sums::new(low_shrink);
+            sums[1] = sums[1] * Sums::new(high_shrink);
+        }
+
+        // 4. Weighted values, 16 keys at a time: two tiles of scores are one first operand.
+        #[unroll]
+        for step in 0..comptime!((flash.keys / 16) as usize) {
+            let mut weights = Sequence::<Array<Pair>>::new();
+            #[unroll]
+            for _ in 0..comptime!(flash.weight_parts()) {
+                weights.push(Array::<Pair>::new(4usize));
+            }
+            #[unroll]
+            for side in 0..2usize {
+                let pairs = scores.index(comptime!(2 * step + side));
+                let low_pair = Sums::exp(pairs[0] - Sums::new(low_best));
+                let high_pair = Sums::exp(pairs[1] - Sums::new(high_best));
+                low_total += low_pair[0] + low_pair[1];
+                high_total += high_pair[0] + high_pair[1];
+                take_apart(low_pair, &mut weights, comptime!(2 * side), flash);
+                take_apart(high_pair, &mut weights, comptime!(2 * side + 1), flash);
+            }
+            #[unroll]
+            for tile in 0..value_tiles {
+                add_values(&weights, &staged_values, outputs.index_mut(tile), step, tile, flash);
+            }
+        }
+    }
+
+    // 5. Divided by the sum of the weights, and rounded once.
+    let low_total = sum_of_four(low_total);
+    let high_total = sum_of_four(high_total);
+    let out_start = batch * out_strides.batch + head * out_strides.head;
+    #[unroll]
+    for tile in 0..value_tiles {
+        let sums = outputs.index(tile);
+        let column = comptime!(tile as u32 * COLUMNS / 2) + place;
+        let low_pair = sums[0] / Sums::new(low_total);
+        let high_pair = sums[1] / Sums::new(high_total);
+        let low_place = ((out_start + low * out_strides.token) / 2 + column) as usize;
+        let high_place = ((out_start + high * out_strides.token) / 2 + column) as usize;
+        if low < queries {
+            if comptime!(parts > 1) {
+                wide_out[low_place] = low_pair;
+            } else {
+                out[low_place] = coarse(low_pair);
+            }
+        }
+        if high < queries {
+            if comptime!(parts > 1) {
+                wide_out[high_place] = high_pair;
+            } else {
+                out[high_place] = coarse(high_pair);
+            }
+        }
+    }
+}
+
+/// Adds one part of a plane's queries to the tiles.
+#[cube]
+fn load_queries(
+    query: &Array<u32>,
+    tiles: &mut Sequence<Array<Pair>>,
+    low_row: u32,
+    high_row: u32,
+    #[comptime] flash: Flash,
+) {
+    #[unroll]
+    for step in 0..comptime!((flash.head_dim / 16) as usize) {
+        let column = comptime!(step as u32 * 8);
+        let mut tile = Array::<Pair>::new(4usize);
+        tile[0] = Pair::reinterpret(query[(low_row + column) as usize]);
+        tile[1] = Pair::reinterpret(query[(high_row + column) as usize]);
+        tile[2] = Pair::reinterpret(query[(low_row + column + 4) as usize]);
+        tile[3] = Pair::reinterpret(query[(high_row + column + 4) as usize]);
+        tiles.push(tile);
+    }
+}
+
+#[cube]
+fn no_sums() -> Array<Sums> {
+    let mut sums = Array::<Sums>::new(2usize);
+    sums[0] = Sums::new(0.0f32);
+    sums[1] = Sums::new(0.0f32);
+    sums
+}
+
+/// The products of the queries with eight keys: pairs of parts whose orders add up to less than the number of parts.
+#[cube]
+fn tile_scores(
+    query_tiles: &Sequence<Array<Pair>>,
+    staged: &SharedMemory<u32>,
+    #[comptime] tile: usize,
+    #[comptime] flash: Flash,
+) -> Array<Sums> {
+    let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
+    let steps = comptime!((flash.head_dim / 16) as usize);
+    let parts = comptime!(flash.parts as usize);
+    let row = (comptime!(tile as u32 * COLUMNS) + UNIT_POS_X / 4) * comptime!(flash.key_words()[0]) + UNIT_POS_X % 4;
+    let mut sums = no_sums();
+    #[unroll]
+    for turn in 0..parts {
+        let order = comptime!(parts - 1 - turn);
+        #[unroll]
+        for of_query in 0..comptime!(order + 1) {
+            let of_keys = comptime!((order - of_query) as u32 * flash.key_words()[1]);
+            #[unroll]
+            for step in 0..steps {
+                let word = row + comptime!(of_keys + step as u32 * 8);
+                let mut keys = Array::<Pair>::new(2usize);
+                keys[0] = Pair::reinterpret(staged[word as usize]);
+                keys[1] = Pair::reinterpret(staged[(word + 4) as usize]);
+                definition.execute_inplace(query_tiles.index(comptime!(of_query * steps + step)), &keys, &mut sums);
+            }
+        }
+    }
+    sums
+}
+
+/// Adds the products of the weights of 16 keys with eight dimensions of their values.
+#[cube]
+fn add_values(
+    weights: &Sequence<Array<Pair>>,
+    staged: &SharedMemory<u32>,
+    outputs: &mut Array<Sums>,
+    #[comptime] step: usize,
+    #[comptime] tile: usize,
+    #[comptime] flash: Flash,
+) {
+    let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
+    let parts = comptime!(flash.parts as usize);
+    let weight_parts = comptime!(flash.weight_parts());
+    let row = (comptime!(tile as u32 * COLUMNS) + UNIT_POS_X / 4) * comptime!(flash.value_words()[0])
+        + UNIT_POS_X % 4
+        + comptime!(step as u32 * 8);
+    // The tensor cores' own sums lose low bits as they grow: where that counts, these are added in f32.
+    let mut sums = no_sums();
+    #[unroll]
+    for turn in 0..weight_parts {
+        let order = comptime!(weight_parts - 1 - turn);
+        #[unroll]
+        for of_weight in 0..comptime!(order + 1) {
+            if comptime!(order - of_weight < parts) {
+                let word = row + comptime!((order - of_weight) as u32 * flash.value_words()[1]);
+                let mut values = Array::<Pair>::new(2usize);
+                values[0] = Pair::reinterpret(staged[word as usize]);
+                values[1] = Pair::reinterpret(staged[(word + 4) as usize]);
+                if comptime!(parts > 1) {
+                    definition.execute_inplace(weights.index(of_weight), &values, &mut sums);
+                } else {
+                    definition.execute_inplace(weights.index(of_weight), &values, outputs);
+                }
+            }
+        }
+    }
+    if comptime!(parts > 1) {
+        outputs[0] = outputs[0] + sums[0];
+        outputs[1] = outputs[1] + sums[1];
+    }
+}
+
+/// Writes two weights, part by part, to a register of each part's tile.
+#[cube]
+fn take_apart(
+    values: Sums,
+    weights: &mut Sequence<Array<Pair>>,
+    #[comptime] register: usize,
+    #[comptime] flash: Flash,
+) {
+    let mut rest = values;
+    #[unroll]
+    for part in 0..comptime!(flash.weight_parts()) {
+        let tile = weights.index_mut(part);
+        let words = coarse(rest);
+        tile[register] = Pair::reinterpret(words);
+        let mut left = Sums::new(rest[0] - first(words));
+        left[1] = rest[1] - second(words);
+        rest = left;
+    }
+}
+
+/// Below any score, and finite, so that the difference of two of them is zero.
+const LOWEST: f32 = -1e30;
+
+/// Two values, rounded to bf16.
+#[cube]
+fn coarse(values: Sums) -> u32 {
+    pair(rounded(values[0]), rounded(values[1]))
+}
+
+#[cube]
+fn highest_of_four(value: f32) -> f32 {
+    let value = max(value, plane_shuffle_xor(value, 1));
+    max(value, plane_shuffle_xor(value, 2))
+}
+
+#[cube]
+fn sum_of_four(value: f32) -> f32 {
+    let value = value + plane_shuffle_xor(value, 1);
+    value + plane_shuffle_xor(value, 2)
+}
+
+/// Rows of a head, the last of which is copied again past the end; what comes of it is left out.
+#[derive(CubeType)]
+struct Rows {
+    /// Values before the head's first row, and from one row to the next.
+    start: u32,
+    stride: u32,
+    /// The first row that is copied, and the last there is.
+    first: u32,
+    last: u32,
+}
+
+#[cube]
+impl Rows {
+    /// The eights before column 0 of a row.
+    fn eights_before(&self, row: u32) -> u32 {
+        (self.start + min(self.first + row, self.last) * self.stride) / 8
+    }
+}
+
+/// Copies one part of keys, a row after another.
+#[cube]
+fn stage_keys(
+    key: &Array<Eight>,
+    staged: &mut SharedMemory<u32>,
+    rows: &Rows,
+    #[comptime] part: u32,
+    #[comptime] flash: Flash,
+) {
+    let eights = comptime!(flash.head_dim / 8);
+    let before = comptime!(part * flash.key_words()[1]);
+    let unit = UNIT_POS_Y * PLANE + UNIT_POS_X;
+    for index in range_stepped(unit, comptime!(flash.keys * eights), comptime!(flash.planes * PLANE)) {
+        let row = index / eights;
+        let column = index % eights;
+        let loaded = key[(rows.eights_before(row) + column) as usize];
+        let target = before + row * comptime!(flash.key_words()[0]) + column * 4;
+        #[unroll]
+        for word in 0..4u32 {
+            staged[(target + word) as usize] = loaded[word as usize];
+        }
+    }
+}
+
+/// Copies one part of values so that a row holds one dimension of all keys: two neighbouring keys are a pair.
+#[cube]
+fn stage_values(
+    value: &Array<Eight>,
+    staged: &mut SharedMemory<u32>,
+    rows: &Rows,
+    #[comptime] part: u32,
+    #[comptime] flash: Flash,
+) {
+    let eights = comptime!(flash.head_dim / 8);
+    let pairs = comptime!(flash.keys / 2);
+    let row_words = comptime!(flash.value_words()[0]);
+    let before = comptime!(part * flash.value_words()[1]);
+    let unit = UNIT_POS_Y * PLANE + UNIT_POS_X;
+    for index in range_stepped(unit, comptime!(pairs * eights), comptime!(flash.planes * PLANE)) {
+        // Lanes take neighbouring pairs of keys, so that they write to different banks.
+        let keys_pair = index % pairs;
+        let column = index / pairs;
+        let left = value[(rows.eights_before(2 * keys_pair) + column) as usize];
+        let right = value[(rows.eights_before(2 * keys_pair + 1) + column) as usize];
+        #[unroll]
+        for word in 0..4u32 {
+            let (a, b) = (left[word as usize], right[word as usize]);
+            let target = before + (column * 8 + 2 * word) * row_words + keys_pair;
+            staged[target as usize] = pair(first(a), first(b));
+            staged[(target + row_words) as usize] = pair(second(a), second(b));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! A whole safetensors file. What is accepted is read to its last byte.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use music3_weights::{SafetensorsFile, TensorSource};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(file) = SafetensorsFile::from_bytes("a.safetensors", bytes) {
+        for entry in file.entries() {
+            let view = file.tensor(entry.name).expect("a tensor that is listed is there");
+            assert_eq!(view.data.len() as u64, entry.bytes);
+            let _ = view.to_data();
+        }
+    }
+});
