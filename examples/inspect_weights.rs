@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (folder, plan) in checkpoint.components().iter().zip(&plans) {
         let Some(row) = plan.rows().max_by_key(|row| row.bytes) else { continue };
         let name = row.stored.last().ok_or("a parameter without a tensor")?;
-        let data = folder.shards().tensor(name)?.to_data()?;
+        let data = folder.tensor(name)?.to_data()?;
         let values: Vec<f64> = data.iter().collect();
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;

@@ -48,6 +48,9 @@ pub(crate) struct PlotArgs {
 pub(crate) fn run(args: PlotArgs) -> Result<ExitCode, Failure> {
     let output = args.output.unwrap_or_else(|| args.song.with_extension("png"));
     refuse_format(&output)?;
+    if !args.song.exists() {
+        return Err(Failure::usage(format!("{}: there is no such file; pass a WAV file", args.song.display())));
+    }
     let audio = read_wav(&args.song).map_err(|error| Failure::usage(chain(&error)))?;
     if audio.samples() == 0 {
         return Err(Failure::usage(format!("{}: it has no samples, so there is nothing to draw", args.song.display())));

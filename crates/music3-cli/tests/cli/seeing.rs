@@ -33,7 +33,7 @@ fn plot_refuses_what_it_cannot_draw() {
     program.write("song.wav", b"no song");
     for (arguments, said) in [
         (["plot", "song.wav", "-o", "a.png"], "cannot be read as a WAV file"),
-        (["plot", "none.wav", "-o", "a.png"], "cannot be read"),
+        (["plot", "none.wav", "-o", "a.png"], "there is no such file"),
         (["plot", "song.wav", "-o", "a.jpg"], "pass a name that ends in .png"),
     ] {
         let ran = program.run(&arguments);
