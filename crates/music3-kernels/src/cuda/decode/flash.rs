@@ -1,9 +1,9 @@
 //! Attention over whole sequences without a matrix of scores: tensor cores multiply, and each plane keeps a running maximum, sum
 //! and weighted sum of its queries in registers, as FlashAttention does.
 //!
-//! Scores, weights and sums are f32. bf16 operands are multiplied as they are; the weights meet the values as two bf16 parts,
-//! which together are exact to 2⁻¹⁶, so that the result rounds once, at its end, as torch's MATH kernel does. f32 operands come in
-//! two or three parts, of whose products those of the lowest orders are added up, the smallest first.
+//! Scores, weights and sums are f32. bf16 operands are multiplied as they are; the weights meet the values as three bf16 parts,
+//! which together are as exact as f32, so that the result rounds once, at its end, as torch's MATH kernel does. f32 operands come
+//! in two or three parts, of whose products those of the lowest orders are added up, the smallest first.
 
 use burn_cubecl::cubecl::{self, cmma::MmaDefinition, prelude::*};
 use half::bf16;
@@ -40,9 +40,9 @@ pub(super) struct Flash {
 }
 
 impl Flash {
-    /// Parts of a weight.
+    /// Parts of a weight: where the result rounds to bf16 it must not be off before.
     fn weight_parts(self) -> usize {
-        self.parts.max(2) as usize
+        if self.parts == 2 { 2 } else { 3 }
     }
 
     /// Words of a staged row of keys, and of all of them.
@@ -319,7 +319,7 @@ fn add_values(
     let row = (comptime!(tile as u32 * COLUMNS) + UNIT_POS_X / 4) * comptime!(flash.value_words()[0])
         + UNIT_POS_X % 4
         + comptime!(step as u32 * 8);
-    // The tensor cores' own sums lose low bits as they grow: where that counts, these are added in f32.
+    // The tensor cores' own sums lose low bits as they grow, so they are kept short and added in f32.
     let mut sums = no_sums();
     #[unroll]
     for turn in 0..weight_parts {
@@ -331,18 +331,12 @@ fn add_values(
                 let mut values = Array::<Pair>::new(2usize);
                 values[0] = Pair::reinterpret(staged[word as usize]);
                 values[1] = Pair::reinterpret(staged[(word + 4) as usize]);
-                if comptime!(parts > 1) {
-                    definition.execute_inplace(weights.index(of_weight), &values, &mut sums);
-                } else {
-                    definition.execute_inplace(weights.index(of_weight), &values, outputs);
-                }
+                definition.execute_inplace(weights.index(of_weight), &values, &mut sums);
             }
         }
     }
-    if comptime!(parts > 1) {
-        outputs[0] = outputs[0] + sums[0];
-        outputs[1] = outputs[1] + sums[1];
-    }
+    outputs[0] = outputs[0] + sums[0];
+    outputs[1] = outputs[1] + sums[1];
 }
 
 /// Writes two weights, part by part, to a register of each part's tile.

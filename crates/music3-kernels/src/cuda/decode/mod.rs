@@ -1,7 +1,7 @@
 //! This project's own kernels: the language model's and the depth decoder's steps, with a few rows, large bf16 weights and a
 //! static cache, and the ops of many rows between the transformer's and the vocoder's products.
 //!
-//! `acoustic`, `attention`, `draw`, `linear` and `pointwise` hold the kernels; `few_rows`, `positions`, `many_rows` and
+//! `acoustic`, `attention`, `draw`, `flash`, `heads`, `linear`, `pointwise` and `tiles` hold the kernels; `few_rows`, `positions`, `many_rows` and
 //! `drawing` check tensors and launch them.
 #![allow(unsafe_code, reason = "kernels are launched on raw buffers")]
 
@@ -11,11 +11,13 @@ mod draw;
 mod drawing;
 mod few_rows;
 mod flash;
+mod heads;
 mod linear;
 mod many_rows;
 mod packed;
 mod pointwise;
 mod positions;
+mod tiles;
 
 use burn::tensor::DType;
 use burn_cubecl::{cubecl, kernel::into_contiguous};

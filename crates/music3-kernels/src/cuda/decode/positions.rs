@@ -9,12 +9,12 @@ use cubecl::{
 };
 
 use super::{
-    Norm, PLANES, array,
-    attention::{self, Attended, Heads},
-    empty,
+    Norm, PLANES, array, attention, empty,
     few_rows::{MAX_ROWS, Rows, matrix, normed_linears},
     halves,
+    heads::{self, Heads},
     linear::PLANE,
+    tiles::Attended,
     words,
 };
 use crate::cuda::CudaTensor;
@@ -230,7 +230,7 @@ fn store_heads(
     let prepared = preparation.is_some();
     let (tables, eps) = tables(preparation.as_ref(), query);
     let [query_norm, key_norm, cosines, sines] = tables;
-    attention::store_heads::launch::<CudaRuntime>(
+    heads::store_heads::launch::<CudaRuntime>(
         &query.client,
         CubeCount::new_1d(places.div_ceil(PLANES)),
         CubeDim::new_2d(PLANE, PLANES),
