@@ -290,7 +290,7 @@ pub fn try_attend<B: Backend>(
 }
 
 /// Returns a convolution that keeps the length, its geometry being padding and dilation, plus a residual where there is one;
-/// the convolution, its bias included, and the sum round. Positions lie in rows of channels afterwards.
+/// the convolution, its bias included, and the sum round. Positions lie in rows of channels afterwards. For large inputs only.
 ///
 /// # Shapes
 /// `x` `[batch, in, len]`, `weight` `[out, in, taps]`, `bias` `[out]`, `residual` and result `[batch, out, len]`
@@ -311,7 +311,7 @@ pub fn try_conv1d<B: Backend>(
 }
 
 /// Returns a transposed convolution whose kernel is twice its stride, its geometry being stride and padding; bias included in
-/// the one rounding. Positions lie in rows of channels afterwards.
+/// the one rounding. Positions lie in rows of channels afterwards. For large inputs only.
 ///
 /// # Shapes
 /// `x` `[batch, in, len]`, `weight` `[in, out, 2·stride]`, `bias` `[out]` → `[batch, out, (len + 1)·stride − 2·padding]`

@@ -2,6 +2,9 @@
 //!
 //! Positions are rows, `[batch, len, channels]`, so that a tap reads the same matrix some rows further on, and rows outside
 //! are left out instead of being zero. A tensor `[batch, channels, len]` goes in and out as a view of such rows.
+//!
+//! Offered for large inputs only. Unfolding a small one costs nothing, and all taps are then summed in one product, without a
+//! rounding to f32 between them.
 
 use burn::tensor::DType;
 use burn_cubecl::{kernel::into_contiguous, ops::permute};
@@ -12,6 +15,9 @@ use super::{
     lt,
     product::{Added, Part, Sum, Term},
 };
+
+/// Values of the unfolded input, or of a transposed convolution's product, from which on nothing is unfolded.
+const LARGE: usize = 1 << 22;
 
 /// A convolution's weights.
 pub(super) struct Kernel {
@@ -46,7 +52,8 @@ pub(super) fn conv1d(
     let residual_fits = residual
         .as_ref()
         .is_none_or(|residual| residual.dtype == x.dtype && residual.meta.shape().as_slice() == [batch, outputs, len]);
-    if !keeps_length || weight_inner != inner || len == 0 || !residual_fits || !kernel.fits(&x, outputs) {
+    let large = batch * inner * taps * len >= LARGE;
+    if !large || !keeps_length || weight_inner != inner || !residual_fits || !kernel.fits(&x, outputs) {
         return None;
     }
     let x = rows(x);
@@ -83,7 +90,8 @@ pub(super) fn conv_transpose1d(x: CudaTensor, kernel: &Kernel, [stride, padding]
     let [batch, inner, len] = *x.meta.shape().as_slice() else { return None };
     let [weight_inner, outputs, taps] = *kernel.weight.meta.shape().as_slice() else { return None };
     let full = (len + 1) * stride;
-    let fits = taps == 2 * stride && weight_inner == inner && len > 0 && 2 * padding < full && stride > 0;
+    let large = batch * outputs * taps * len >= LARGE;
+    let fits = large && taps == 2 * stride && weight_inner == inner && 2 * padding < full;
     // A row of the product is what one input gives to `stride` outputs, through the first or the second half of the taps.
     let width = stride * outputs;
     if !fits || !kernel.fits(&x, width) {
