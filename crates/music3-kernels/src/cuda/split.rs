@@ -12,6 +12,7 @@ use half::bf16;
 
 use super::{
     CudaTensor,
+    decode::{FOUR, Four},
     layout::Batched,
     lt::{Operands, Place, Product, Step},
 };
@@ -28,11 +29,6 @@ pub(super) const PRODUCTS: usize = 6;
 /// Which parts are multiplied, smallest products first, so that they are not lost in a large sum. The last is the
 /// largest.
 const PAIRS: [(usize, usize); PRODUCTS] = [(2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)];
-
-/// Values that a unit takes apart at once.
-const FOUR: usize = 4;
-
-type Four<F> = Vector<F, Const<4>>;
 
 #[cube(launch)]
 fn three_parts(

@@ -3,12 +3,7 @@
 
 use burn_cubecl::cubecl::{self, prelude::*};
 
-use super::packed::cube_sum;
-
-/// Values that are loaded at once.
-pub(super) const FOUR: usize = 4;
-
-type Four<F> = Vector<F, Const<4>>;
+use super::packed::{Four, LOWEST, cube_sum};
 
 #[cube]
 fn wide<F: Float>(values: Four<F>) -> Four<f32> {
@@ -198,9 +193,6 @@ pub(super) fn softmax_in_place(
         }
     }
 }
-
-/// Below any score, and finite, so that the difference of two of them is zero.
-const LOWEST: f32 = -1e30;
 
 /// Snake: `x + sin²(alpha · x) / (alpha + eps)` of rows `[len, channels]`, one alpha per channel; every op rounds. A batch is
 /// a cube's second place, and its rows begin `stride` fours after those of the one before.

@@ -6,8 +6,8 @@ use half::bf16;
 use super::{
     heads::prepared,
     linear::PLANE,
-    packed::{Eight, first, second},
-    tiles::{Attended, LOWEST, Running, add_tiles, join_planes},
+    packed::{Eight, LOWEST, first, second},
+    tiles::{Attended, Running, add_tiles, join_planes},
 };
 
 /// One part of the context for one key head of one position: planes take tiles of 32 keys in turn, each with a running

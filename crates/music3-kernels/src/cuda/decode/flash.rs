@@ -10,7 +10,7 @@ use half::bf16;
 
 use super::{
     linear::PLANE,
-    packed::{Eight, first, pair, rounded, second},
+    packed::{Eight, LOWEST, first, pair, rounded, second},
 };
 
 /// Queries of a plane: the rows of one tile of the tensor cores.
@@ -358,9 +358,6 @@ fn take_apart(
         rest = left;
     }
 }
-
-/// Below any score, and finite, so that the difference of two of them is zero.
-const LOWEST: f32 = -1e30;
 
 /// Two values, rounded to bf16.
 #[cube]

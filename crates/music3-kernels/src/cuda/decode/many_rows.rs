@@ -9,13 +9,11 @@ use cubecl::{
 };
 
 use super::{
-    Joint, Norm, PLANES,
-    acoustic::{self, FOUR},
-    array, elements, empty,
+    Joint, Norm, PLANES, acoustic, array, elements, empty,
     flash::{self, Flash, QUERIES, StridesLaunch},
     halves,
     linear::{self, PLANE},
-    packed::EIGHT,
+    packed::{EIGHT, FOUR},
     pointwise, words,
 };
 use crate::cuda::{CudaTensor, conv};

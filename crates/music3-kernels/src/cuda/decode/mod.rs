@@ -30,6 +30,7 @@ pub(super) use self::{
         attend_in_tiles, can_attend_in_tiles, can_finish, can_gate, finished, gate_halves, headed, joined, layer_norm,
         normalise, reach, rotate_heads, snake, softmax, softmax_in_place,
     },
+    packed::{FOUR, Four},
     pointwise::Joint,
     positions::{Cache, Preparation, attend, attend_newest, read_positions, store_positions},
 };

@@ -12,6 +12,15 @@ pub(super) type Eight = Vector<u32, Const<4>>;
 /// Values in one [`Eight`].
 pub(super) const EIGHT: usize = 8;
 
+/// Below any score, and finite, so that the difference of two of them is zero.
+pub(super) const LOWEST: f32 = -1e30;
+
+/// Values that are loaded at once where they may be f32 too.
+pub(in super::super) const FOUR: usize = 4;
+
+/// Four values of either type.
+pub(in super::super) type Four<F> = Vector<F, Const<4>>;
+
 /// The lower half of a pair, which comes first in memory.
 #[cube]
 pub(super) fn first(pair: u32) -> f32 {

@@ -98,10 +98,7 @@ fn project(
     if key_width != geometry.key_value * geometry.head_dim || value_width != key_width {
         return None;
     }
-    let preparation = match preparation {
-        None => None,
-        Some(preparation) => Some(preparation.checked(&geometry)?),
-    };
+    let preparation = preparation.map_or(Some(None), |preparation| preparation.checked(&geometry).map(Some))?;
     let projected = [query_width, key_width, value_width].map(|width| rows.output(width));
     normed_linears(&rows, &norm, [query, key, value], &projected);
     Some(Projected { projected, preparation, geometry })
@@ -183,10 +180,7 @@ pub(in super::super) fn store_positions(
     if !fits {
         return None;
     }
-    let preparation = match preparation {
-        None => None,
-        Some(preparation) => Some(preparation.checked(&geometry)?),
-    };
+    let preparation = preparation.map_or(Some(None), |preparation| preparation.checked(&geometry).map(Some))?;
     Some(store_heads(&projected.map(into_contiguous), preparation, cache, &geometry))
 }
 

@@ -10,7 +10,7 @@ use half::bf16;
 
 use super::{
     linear::PLANE,
-    packed::{Eight, first, second},
+    packed::{Eight, LOWEST, first, second},
 };
 
 /// What attention over a cache is compiled for.
@@ -258,6 +258,3 @@ fn add_scores(
         scores[member as usize] = scores[member as usize] + a * staged[query] + b * staged[query + 1];
     }
 }
-
-/// Below any score, and finite, so that the difference of two of them is zero.
-pub(super) const LOWEST: f32 = -1e30;
