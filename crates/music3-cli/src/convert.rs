@@ -3,16 +3,16 @@
 use std::{ops::ControlFlow, path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use music3::SongError;
-use music3_weights::{Checkpoint, Conversion, ConvertError};
+use music3_weights::{Checkpoint, Conversion, ConvertError, NewFolderError};
 
 use crate::{
     failure::{Failure, chain},
     figures,
     generate::no_such_folder,
     interrupt::Interrupt,
-    terminal::{answer, is_watched, say},
+    terminal::{answer, bytes_bar, say},
 };
 
 const EXAMPLES: &str = "\
@@ -46,7 +46,7 @@ pub(crate) fn run(args: ConvertArgs) -> Result<ExitCode, Failure> {
     let checkpoint = Checkpoint::open(&args.folder).map_err(SongError::from)?;
     let conversion = Conversion::plan(&checkpoint).map_err(SongError::from)?;
     let total = conversion.bytes();
-    let bar = if !args.quiet && is_watched() { bar(total) } else { ProgressBar::hidden() };
+    let bar = if args.quiet { ProgressBar::hidden() } else { bytes_bar("converting", total) };
     let start = Instant::now();
     let outcome = conversion.write(&args.out, &mut |written| {
         bar.set_position(written);
@@ -64,18 +64,10 @@ pub(crate) fn run(args: ConvertArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn bar(total: u64) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{spinner} converting [{wide_bar}] {bytes} of {total_bytes}, {bytes_per_sec}");
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    bar.set_style(style.expect("the template is constant").progress_chars("=> "));
-    bar
-}
-
 fn failure(error: ConvertError) -> Failure {
     let message = chain(&error);
     match error {
-        ConvertError::Exists { .. } => Failure::usage(message),
+        ConvertError::Folder(NewFolderError::Exists { .. }) => Failure::usage(message),
         ConvertError::Stopped { .. } => Failure::Interrupted(format!("{message}; nothing is left of it")),
         _ => Failure::run(message),
     }

@@ -9,15 +9,15 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use music3::synth::{Dims, RandomCheckpoint, SynthError};
-use music3_weights::{Layout, WriteError};
+use music3_weights::{Layout, NewFolderError, WriteError};
 
 use crate::{
     failure::{Failure, chain},
     figures,
     interrupt::Interrupt,
-    terminal::{answer, is_watched, say},
+    terminal::{answer, bytes_bar, say},
 };
 
 const EXAMPLES: &str = "\
@@ -89,7 +89,7 @@ pub(crate) fn run(args: SynthArgs) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen();
     let checkpoint = RandomCheckpoint::of_layout(args.dims.into(), args.layout.into(), args.seed).map_err(failure)?;
     let total = checkpoint.bytes();
-    let bar = if !args.quiet && is_watched() { bar(total) } else { ProgressBar::hidden() };
+    let bar = if args.quiet { ProgressBar::hidden() } else { bytes_bar("writing", total) };
     let furthest = AtomicU64::new(0);
     let start = Instant::now();
     let outcome = checkpoint.write(&args.out, &|written| {
@@ -111,18 +111,10 @@ pub(crate) fn run(args: SynthArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn bar(total: u64) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{spinner} writing [{wide_bar}] {bytes} of {total_bytes}, {bytes_per_sec}");
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    bar.set_style(style.expect("the template is constant").progress_chars("=> "));
-    bar
-}
-
 fn failure(error: SynthError) -> Failure {
     let message = chain(&error);
     match error {
-        SynthError::Exists { .. } => Failure::usage(message),
+        SynthError::Folder(NewFolderError::Exists { .. }) => Failure::usage(message),
         SynthError::Write(WriteError::Stopped { .. }) => {
             Failure::Interrupted(format!("{message}; nothing is left of it"))
         }

@@ -14,7 +14,7 @@ use crate::{
     file_error::FileError,
     header_reason::reason,
     json::{Pairs, recognise},
-    mapped::{Stored, map_bytes, map_file},
+    mapped::{MappedTensors, Stored, map_bytes, map_file},
     problem::Problem,
     source::{TensorEntry, TensorSource, TensorView},
 };
@@ -28,9 +28,7 @@ const MAX_HEADER: u64 = 16 << 20;
 /// A safetensors file. Opening it reads the header; a tensor's bytes are read when they are used.
 #[derive(Debug)]
 pub struct SafetensorsFile {
-    path: PathBuf,
-    map: Mmap,
-    tensors: BTreeMap<String, Stored>,
+    mapped: MappedTensors,
     notes: BTreeMap<String, String>,
 }
 
@@ -73,12 +71,12 @@ impl SafetensorsFile {
         let header = check_prefix(&path, &map)?;
         check_duplicates(&path, &map[LENGTH_FIELD as usize..header])?;
         let Header { tensors, notes } = read_header(&path, &map)?;
-        Ok(Self { path, map, tensors, notes })
+        Ok(Self { mapped: MappedTensors { path, map, tensors }, notes })
     }
 
     /// The file's path.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.mapped.path
     }
 
     /// The note of this name that the file's writer left in its header.
@@ -88,12 +86,12 @@ impl SafetensorsFile {
 
     /// The names of its tensors, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.keys().map(String::as_str)
+        self.mapped.tensors.keys().map(String::as_str)
     }
 
     /// Whether it holds a tensor of this name.
     pub fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+        self.mapped.tensors.contains_key(name)
     }
 
     /// The tensors whose names begin with `prefix`, under their names without it.
@@ -104,28 +102,19 @@ impl SafetensorsFile {
 
 impl TensorSource for SafetensorsFile {
     fn entries(&self) -> Vec<TensorEntry<'_>> {
-        self.tensors.iter().map(|(name, stored)| stored.entry(name, &self.path)).collect()
+        self.mapped.entries()
     }
 
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
-        match self.tensors.get_key_value(name) {
-            Some((name, stored)) => {
-                Ok(TensorView { entry: stored.entry(name, &self.path), data: &self.map[stored.range.clone()] })
-            }
-            None => Err(FileError::NoTensor { path: self.path.clone(), name: name.to_owned() }.into()),
-        }
+        self.mapped.tensor(name)
     }
 
     fn prefetch(&self, name: &str) {
-        if let Some(stored) = self.tensors.get(name) {
-            stored.prefetch(&self.map);
-        }
+        self.mapped.prefetch(name);
     }
 
     fn release(&self, name: &str) {
-        if let Some(stored) = self.tensors.get(name) {
-            stored.release(&self.map);
-        }
+        self.mapped.release(name);
     }
 }
 
@@ -147,23 +136,23 @@ impl<'a> Prefixed<'a> {
 
     /// The names without the prefix, in order.
     pub fn names(&self) -> impl Iterator<Item = &'a str> {
-        let names = self.file.tensors.keys().filter_map(|name| name.strip_prefix(self.prefix.as_str()));
+        let names = self.file.mapped.tensors.keys().filter_map(|name| name.strip_prefix(self.prefix.as_str()));
         names.filter(|name| !self.without.contains(*name))
     }
 }
 
 impl TensorSource for Prefixed<'_> {
     fn entries(&self) -> Vec<TensorEntry<'_>> {
-        let all = self.file.tensors.iter();
+        let all = self.file.mapped.tensors.iter();
         let named = all.filter_map(|(name, stored)| Some((name.strip_prefix(self.prefix.as_str())?, stored)));
         let kept = named.filter(|(name, _)| !self.without.contains(*name));
-        kept.map(|(name, stored)| stored.entry(name, &self.file.path)).collect()
+        kept.map(|(name, stored)| stored.entry(name, &self.file.mapped.path)).collect()
     }
 
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
         let view = self.file.tensor(&format!("{}{name}", self.prefix))?;
         match self.without.contains(name) {
-            true => Err(FileError::NoTensor { path: self.file.path.clone(), name: name.to_owned() }.into()),
+            true => Err(FileError::NoTensor { path: self.file.mapped.path.clone(), name: name.to_owned() }.into()),
             false => Ok(view),
         }
     }

@@ -1,11 +1,20 @@
 //! Files mapped into memory, and where tensors lie in them.
 
-use std::{ops::Range, path::Path};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use memmap2::{Mmap, MmapMut};
 use safetensors::Dtype;
 
-use crate::{file_error::FileError, json::open_regular, source::TensorEntry};
+use crate::{
+    error::WeightsError,
+    file_error::FileError,
+    json::open_regular,
+    source::{TensorEntry, TensorSource, TensorView},
+};
 
 /// Maps a file, and nothing but a file.
 pub(crate) fn map_file(path: &Path) -> Result<Mmap, FileError> {
@@ -32,6 +41,41 @@ pub(crate) fn map_bytes(path: &Path, bytes: &[u8]) -> Result<Mmap, FileError> {
         map.make_read_only()
     });
     copied.map_err(|source| FileError::Io { path: path.to_owned(), source })
+}
+
+/// A mapped file and the tensors that were found in it.
+#[derive(Debug)]
+pub(crate) struct MappedTensors {
+    pub(crate) path: PathBuf,
+    pub(crate) map: Mmap,
+    pub(crate) tensors: BTreeMap<String, Stored>,
+}
+
+impl TensorSource for MappedTensors {
+    fn entries(&self) -> Vec<TensorEntry<'_>> {
+        self.tensors.iter().map(|(name, stored)| stored.entry(name, &self.path)).collect()
+    }
+
+    fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
+        match self.tensors.get_key_value(name) {
+            Some((name, stored)) => {
+                Ok(TensorView { entry: stored.entry(name, &self.path), data: &self.map[stored.range.clone()] })
+            }
+            None => Err(FileError::NoTensor { path: self.path.clone(), name: name.to_owned() }.into()),
+        }
+    }
+
+    fn prefetch(&self, name: &str) {
+        if let Some(stored) = self.tensors.get(name) {
+            stored.prefetch(&self.map);
+        }
+    }
+
+    fn release(&self, name: &str) {
+        if let Some(stored) = self.tensors.get(name) {
+            stored.release(&self.map);
+        }
+    }
 }
 
 /// A tensor of a mapped file.

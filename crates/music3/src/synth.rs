@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use music3_weights::{Checkpoint, Component, Layout, SynthCheckpoint, SynthComponent, WeightsError, WriteError};
+use music3_weights::{
+    Checkpoint, Component, Layout, NewFolder, NewFolderError, SynthCheckpoint, SynthComponent, WeightsError, WriteError,
+};
 use serde_json::{Value, json};
 
 use crate::{configs::ModelConfigs, demo, error::SongError};
@@ -45,31 +47,13 @@ pub enum Dims {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SynthError {
-    /// Nothing is overwritten.
-    #[error("{}: exists already; pass a name that does not exist, or remove it first", path.display())]
-    Exists {
-        /// The folder asked for.
-        path: PathBuf,
-    },
-    /// The disk is too full.
-    #[error(
-        "{}: {:.1} GB are needed and {:.1} GB are free on that disk; pass a folder on another one",
-        path.display(),
-        *needed_bytes as f64 / 1e9,
-        *free_bytes as f64 / 1e9
-    )]
-    NoSpace {
-        /// The folder asked for.
-        path: PathBuf,
-        /// What the checkpoint takes.
-        needed_bytes: u64,
-        /// What is free.
-        free_bytes: u64,
-    },
+    /// There is no place for the folder.
+    #[error(transparent)]
+    Folder(#[from] NewFolderError),
     /// The system refuses.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file or folder.
+        /// The file.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -134,14 +118,7 @@ impl RandomCheckpoint {
     /// # Errors
     /// `out` exists, the disk is too full, or a file cannot be written.
     pub fn write(&self, out: &Path, progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> Result<(), SynthError> {
-        refuse_existing(out)?;
-        let parent = match out.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let in_parent = |source| SynthError::Io { path: parent.to_owned(), source };
-        refuse_full(out, self.bytes(), fs4::available_space(parent).map_err(in_parent)?)?;
-        let fresh = unfinished(parent).map_err(in_parent)?;
+        let fresh = NewFolder::begin(out, self.bytes())?;
         let names = match self.layout {
             Layout::Diffusers => COMMON_FILES.as_slice(),
             Layout::Native => NATIVE_COMMON_FILES.as_slice(),
@@ -154,12 +131,7 @@ impl RandomCheckpoint {
                 .map_err(|source| SynthError::Io { path, source })?;
         }
         self.plan.write(fresh.path(), progress)?;
-        // A folder that appeared in the meantime is not replaced either.
-        refuse_existing(out)?;
-        fs::rename(fresh.path(), out).map_err(|source| SynthError::Io { path: out.to_owned(), source })?;
-        // It has another name now.
-        let _ = fresh.keep();
-        Ok(())
+        Ok(fresh.finish()?)
     }
 }
 
@@ -201,30 +173,6 @@ fn max_shard_bytes(dims: Dims, component: Component) -> u64 {
     }
 }
 
-fn refuse_existing(out: &Path) -> Result<(), SynthError> {
-    match out.symlink_metadata() {
-        Ok(_) => Err(SynthError::Exists { path: out.to_owned() }),
-        Err(_) => Ok(()),
-    }
-}
-
-fn refuse_full(out: &Path, needed_bytes: u64, free_bytes: u64) -> Result<(), SynthError> {
-    if needed_bytes <= free_bytes {
-        return Ok(());
-    }
-    Err(SynthError::NoSpace { path: out.to_owned(), needed_bytes, free_bytes })
-}
-
-/// A folder beside the final one, on its disk, that is removed unless it is renamed.
-fn unfinished(parent: &Path) -> io::Result<tempfile::TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".unfinished-checkpoint-");
-    // A temporary folder is its owner's alone; a checkpoint is not.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755));
-    builder.tempdir_in(parent)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,7 +204,7 @@ mod tests {
             let [made, original] = [&checkpoint, &demo].map(|checkpoint| checkpoint.component(component).summary());
             assert_eq!(made, original, "files, tensors, dtypes and bytes");
         }
-        assert!(matches!(plan.write(&out, &go_on), Err(SynthError::Exists { .. })));
+        assert!(matches!(plan.write(&out, &go_on), Err(SynthError::Folder(NewFolderError::Exists { .. }))));
         let names: Vec<_> = fs::read_dir(folder.path()).expect("the folder").collect();
         assert_eq!(names.len(), 1, "nothing else is left");
     }
@@ -268,15 +216,5 @@ mod tests {
         let stopped = plan.write(&folder.path().join("random"), &|_| ControlFlow::Break(()));
         assert!(matches!(stopped, Err(SynthError::Write(WriteError::Stopped { .. }))), "{stopped:?}");
         assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
-    }
-
-    #[test]
-    fn refuses_a_disk_that_is_too_full() {
-        assert!(refuse_full(Path::new("x"), 28_500_000_000, 28_500_000_000).is_ok());
-        let error = refuse_full(Path::new("x"), 28_500_000_001, 12_340_000_000).expect_err("it does not fit");
-        assert_eq!(
-            error.to_string(),
-            "x: 28.5 GB are needed and 12.3 GB are free on that disk; pass a folder on another one"
-        );
     }
 }

@@ -14,7 +14,7 @@ use safetensors::Dtype;
 use serde_json::json;
 
 pub use self::writer::ConvertError;
-use self::writer::{PIECE_BYTES, Writer, on, refuse_existing, unfinished};
+use self::writer::{PIECE_BYTES, Writer, on};
 use crate::{
     checkpoint::Checkpoint,
     component::Component,
@@ -22,6 +22,7 @@ use crate::{
     error::WeightsError,
     json::check_inside,
     layout::Layout,
+    new_folder::NewFolder,
     plan::{Plan, PlanRow},
     problem::Problem,
     rows::expand,
@@ -113,16 +114,7 @@ impl<'a> Conversion<'a> {
     /// # Errors
     /// `out` exists, the disk is too full, a file cannot be read or written, or it was stopped.
     pub fn write(&self, out: &Path, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<(), ConvertError> {
-        refuse_existing(out)?;
-        let parent = match out.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let free_bytes = on(parent, fs4::available_space(parent))?;
-        if self.bytes() > free_bytes {
-            return Err(ConvertError::NoSpace { path: out.to_owned(), needed_bytes: self.bytes(), free_bytes });
-        }
-        let fresh = on(parent, unfinished(parent))?;
+        let fresh = NewFolder::begin(out, self.bytes())?;
         let mut writer = Writer { folder: fresh.path(), written: 0, total: self.bytes(), progress };
         for (path, text) in PIPELINE_FILES.iter().filter(|_| self.checkpoint.layout() == Layout::Native) {
             let name = out.file_name().unwrap_or_default().to_string_lossy();
@@ -137,12 +129,7 @@ impl<'a> Conversion<'a> {
         for file in &self.files {
             self.write_tensors(file, &mut writer)?;
         }
-        // A folder that appeared in the meantime is not replaced either.
-        refuse_existing(out)?;
-        on(out, fs::rename(fresh.path(), out))?;
-        // It has another name now.
-        let _ = fresh.keep();
-        Ok(())
+        Ok(fresh.finish()?)
     }
 
     fn write_tensors(&self, file: &TensorFile, writer: &mut Writer<'_>) -> Result<(), ConvertError> {

@@ -7,10 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tempfile::TempDir;
-
 use super::Copied;
-use crate::{error::WeightsError, json::open_regular};
+use crate::{error::WeightsError, json::open_regular, new_folder::NewFolderError};
 
 /// Bytes that are copied at once.
 pub(super) const PIECE_BYTES: usize = 8 << 20;
@@ -19,31 +17,13 @@ pub(super) const PIECE_BYTES: usize = 8 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// Nothing is overwritten.
-    #[error("{}: exists already; pass a name that does not exist, or remove it first", path.display())]
-    Exists {
-        /// The folder asked for.
-        path: PathBuf,
-    },
-    /// The disk is too full.
-    #[error(
-        "{}: {:.1} GB are needed and {:.1} GB are free on that disk; pass a folder on another one",
-        path.display(),
-        *needed_bytes as f64 / 1e9,
-        *free_bytes as f64 / 1e9
-    )]
-    NoSpace {
-        /// The folder asked for.
-        path: PathBuf,
-        /// What the checkpoint takes.
-        needed_bytes: u64,
-        /// What is free.
-        free_bytes: u64,
-    },
+    /// There is no place for the folder.
+    #[error(transparent)]
+    Folder(#[from] NewFolderError),
     /// The system refuses.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file or folder.
+        /// The file.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -105,23 +85,6 @@ impl Writer<'_> {
             ControlFlow::Break(()) => Err(ConvertError::Stopped { written: self.written, total: self.total }),
         }
     }
-}
-
-pub(super) fn refuse_existing(out: &Path) -> Result<(), ConvertError> {
-    match out.symlink_metadata() {
-        Ok(_) => Err(ConvertError::Exists { path: out.to_owned() }),
-        Err(_) => Ok(()),
-    }
-}
-
-/// A folder beside the final one, on its disk, that is removed unless it is renamed.
-pub(super) fn unfinished(parent: &Path) -> io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".unfinished-checkpoint-");
-    // A temporary folder is its owner's alone; a checkpoint is not.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755));
-    builder.tempdir_in(parent)
 }
 
 pub(super) fn on<T>(path: &Path, result: io::Result<T>) -> Result<T, ConvertError> {

@@ -26,7 +26,7 @@ use crate::{
     error::WeightsError,
     file_error::FileError,
     json::recognise,
-    mapped::{Stored, map_bytes, map_file},
+    mapped::{MappedTensors, Stored, map_bytes, map_file},
     problem::Problem,
     source::{TensorEntry, TensorSource, TensorView},
 };
@@ -46,9 +46,7 @@ const WRAPPERS: [&str; 3] = ["state_dict", "model_state_dict", "model"];
 /// A `.pth` file. Opening it reads the archive's directory and the pickle; a tensor's bytes are read when they are used.
 #[derive(Debug)]
 pub struct PthFile {
-    path: PathBuf,
-    map: Mmap,
-    tensors: BTreeMap<String, Stored>,
+    mapped: MappedTensors,
 }
 
 impl PthFile {
@@ -80,44 +78,35 @@ impl PthFile {
         }
         let archive = Archive::read(&map).map_err(|source| FileError::Archive { path: path.clone(), source })?;
         let tensors = Contents { path: &path, map: &map, archive: &archive }.tensors()?;
-        Ok(Self { path, map, tensors })
+        Ok(Self { mapped: MappedTensors { path, map, tensors } })
     }
 
     /// The file's path.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.mapped.path
     }
 
     /// The names of its tensors, in order. A dictionary in a dictionary gives names with a point between the keys.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.keys().map(String::as_str)
+        self.mapped.tensors.keys().map(String::as_str)
     }
 }
 
 impl TensorSource for PthFile {
     fn entries(&self) -> Vec<TensorEntry<'_>> {
-        self.tensors.iter().map(|(name, stored)| stored.entry(name, &self.path)).collect()
+        self.mapped.entries()
     }
 
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightsError> {
-        match self.tensors.get_key_value(name) {
-            Some((name, stored)) => {
-                Ok(TensorView { entry: stored.entry(name, &self.path), data: &self.map[stored.range.clone()] })
-            }
-            None => Err(FileError::NoTensor { path: self.path.clone(), name: name.to_owned() }.into()),
-        }
+        self.mapped.tensor(name)
     }
 
     fn prefetch(&self, name: &str) {
-        if let Some(stored) = self.tensors.get(name) {
-            stored.prefetch(&self.map);
-        }
+        self.mapped.prefetch(name);
     }
 
     fn release(&self, name: &str) {
-        if let Some(stored) = self.tensors.get(name) {
-            stored.release(&self.map);
-        }
+        self.mapped.release(name);
     }
 }
 

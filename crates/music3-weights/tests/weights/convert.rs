@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, ops::ControlFlow, path::Path};
 
-use music3_weights::{Checkpoint, Component, Conversion, ConvertError, Layout, TensorSource};
+use music3_weights::{Checkpoint, Component, Conversion, ConvertError, Layout, NewFolderError, TensorSource};
 use serde_json::Value;
 
 use crate::{
@@ -95,7 +95,7 @@ fn nothing_is_overwritten_and_nothing_is_left_when_it_is_stopped() {
     let (checkpoint, out) = (open(&native), Folder::new());
     out.write("taken", "text");
     let error = convert(&checkpoint, &out.path().join("taken")).expect_err("it is there");
-    assert!(matches!(error, ConvertError::Exists { .. }), "{error}");
+    assert!(matches!(error, ConvertError::Folder(NewFolderError::Exists { .. })), "{error}");
     let conversion = Conversion::plan(&checkpoint).unwrap_or_else(|error| panic!("{error}"));
     let error = conversion.write(&out.path().join("new"), &mut |written| match written > 1_000_000 {
         true => ControlFlow::Break(()),
@@ -103,7 +103,7 @@ fn nothing_is_overwritten_and_nothing_is_left_when_it_is_stopped() {
     });
     assert!(matches!(error, Err(ConvertError::Stopped { written, total }) if written < total));
     let error = conversion.write(&out.path().join("no/folder"), &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(error, Err(ConvertError::Io { .. })));
+    assert!(matches!(error, Err(ConvertError::Folder(NewFolderError::Io { .. }))));
     assert_eq!(files(out.path()).keys().collect::<Vec<_>>(), ["taken"]);
 }
 
