@@ -1,14 +1,14 @@
-//! The ops between large products: norms, gates, heads, sums, biases, attention over whole sequences.
+//! The ops between large products: norms, gates, heads, sums, biases, convolutions.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::backend::Backend;
 use music3_nn::{
-    ComputePath, Matmul, RotaryTable, Width,
-    ops::{self, AttentionMask, Conv1dOptions, ConvTranspose1dOptions},
+    RotaryTable, Width,
+    ops::{self, Conv1dOptions, ConvTranspose1dOptions},
     rotary::split_heads,
 };
 use music3_testkit::on_each_backend;
 
-use crate::compare::{assert_close, assert_rounded_alike, host, values};
+use crate::compare::{WIDTHS, both, values};
 
 on_each_backend!(
     layer_norm,
@@ -18,22 +18,9 @@ on_each_backend!(
     sums,
     products_with_a_bias,
     gated_products,
-    attention_over_sequences,
-    attention_in_parts,
     convolutions,
     transposed_convolutions,
 );
-
-const WIDTHS: [Width; 2] = [Width::F32, Width::Bf16];
-
-/// Runs `compute` with kernels and without, and compares.
-fn both<B: Backend, const D: usize>(what: &str, width: Width, compute: impl Fn() -> Tensor<B, D>) {
-    let [found, wanted] = [ComputePath::Kernels, ComputePath::Plain].map(|path| path.scope(|| host(compute())));
-    match width {
-        Width::F32 => assert_close(what, &found, &wanted),
-        Width::Bf16 => assert_rounded_alike(what, &found, &wanted),
-    }
-}
 
 fn layer_norm<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
@@ -121,29 +108,6 @@ fn gated_products<B: Backend>(device: &B::Device) {
     }
 }
 
-/// f32 attention in tiles, against torch's form with f32 products.
-fn attention_in_parts<B: Backend>(device: &B::Device) {
-    for (queries, keys, heads, head_dim) in [(70, 70, 4, 64), (201, 201, 3, 16), (3, 690, 2, 32)] {
-        let query = values::<B, 4>([2, heads, queries, head_dim], 13, Width::F32, device);
-        let key = values([2, heads, keys, head_dim], 14, Width::F32, device);
-        let value = values([2, heads, keys, head_dim], 15, Width::F32, device);
-        let attend = || {
-            let (query, key, value) = (query.clone(), key.clone(), value.clone());
-            host(ops::scaled_dot_product_attention(query, key, value, AttentionMask::Full, Width::F32))
-        };
-        let wanted = ComputePath::Plain.scope(attend);
-        for (matmul, allowed) in [(Matmul::Strict, 2e-5), (Matmul::Split, 2e-5), (Matmul::Tf32, 1e-3)] {
-            let found = matmul.scope(attend);
-            let rms = (wanted.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / wanted.len() as f64).sqrt();
-            let apart = found.iter().zip(&wanted).map(|(a, b)| f64::from((a - b).abs()) / rms);
-            let worst = apart.fold(0.0, f64::max);
-            println!("attention {queries}×{keys} of {head_dim}, {matmul}: worst {worst:.2e} of rms");
-            // Written so that a NaN fails.
-            assert!(worst <= allowed, "{queries}×{keys} of {head_dim}, {matmul}: {worst:.2e}, {allowed:.0e} may");
-        }
-    }
-}
-
 fn convolutions<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
         // Channels, length, taps, dilation: large enough to be shifted, with one tap too, and small ones.
@@ -193,24 +157,6 @@ fn transposed_convolutions<B: Backend>(device: &B::Device) {
     }
 }
 
-fn attention_over_sequences<B: Backend>(device: &B::Device) {
-    for width in WIDTHS {
-        for (queries, keys, heads, kv_heads, head_dim) in
-            [(70, 70, 4, 4, 64), (201, 201, 3, 3, 16), (5, 130, 2, 2, 48), (9, 30, 6, 2, 10), (1, 5, 2, 1, 8)]
-        {
-            let query = values::<B, 4>([2, heads, queries, head_dim], 13, width, device);
-            let key = values([2, kv_heads, keys, head_dim], 14, width, device);
-            let value = values([2, kv_heads, keys, head_dim], 15, width, device);
-            for mask in [AttentionMask::Full, AttentionMask::Causal] {
-                both(&format!("attention {queries}×{keys} of {head_dim}, {mask:?}, {width}"), width, || {
-                    let (query, key, value) = (query.clone(), key.clone(), value.clone());
-                    ops::scaled_dot_product_attention(query, key, value, mask, width)
-                });
-            }
-        }
-    }
-}
-
 /// Without this the comparisons above could compare the plain form with itself.
 #[cfg(feature = "cuda")]
 #[test]
@@ -235,6 +181,14 @@ fn cuda_is_offered_every_kernel() {
         let rotated = music3_kernels::try_rotate_heads(&x, 4, [&table.cos(), &table.sin()]);
         let heads = rotated.unwrap_or_else(|| panic!("rotation, {width}"));
         assert!(music3_kernels::try_attend(&heads, &heads, &heads, 0.25).is_some(), "attention, {width}");
+        let square = || values::<B, 2>([64, 64], 11, width, &device);
+        let weights = [square(), square(), square()];
+        let tables = [&table.cos(), &table.sin()];
+        let attended = music3_kernels::try_attend_projected(&x, weights.each_ref(), 4, tables);
+        assert!(attended.is_some(), "attention of hidden states, {width}");
+        let joined = music3_kernels::try_join_rows(weights.each_ref());
+        let joined = joined.unwrap_or_else(|| panic!("joined weights, {width}"));
+        assert!(music3_kernels::try_join_rows(joined.each_ref()).is_none(), "joined again, {width}");
         let channels = values::<B, 3>([2, 64, 6000], 10, width, &device);
         let alpha = values([1, 64, 1], 7, width, &device);
         assert!(music3_kernels::try_snake(&channels, &alpha, 1e-9).is_some(), "snake, {width}");

@@ -1,7 +1,7 @@
 //! Values to compute with, and how two results are compared.
 
 use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
-use music3_nn::{Width, ops};
+use music3_nn::{ComputePath, Width, ops};
 
 /// Values between −1 and 1 from a counter, so that every backend computes with the same.
 pub(crate) fn values<B: Backend, const D: usize>(
@@ -30,6 +30,11 @@ pub(crate) fn host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32>
 
 /// Asserts that two bf16 results are the same but for single roundings; prints how far apart they are.
 pub(crate) fn assert_rounded_alike(what: &str, found: &[f32], wanted: &[f32]) {
+    assert_share_alike(what, found, wanted, 0.01);
+}
+
+/// Asserts as much, where at most so large a share of the values may differ.
+pub(crate) fn assert_share_alike(what: &str, found: &[f32], wanted: &[f32], share: f64) {
     assert_eq!(found.len(), wanted.len(), "{what}: sizes");
     assert!(found.iter().all(|value| value.is_finite()), "{what}: a value is not finite");
     let rms = (wanted.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / wanted.len() as f64).sqrt();
@@ -41,7 +46,7 @@ pub(crate) fn assert_rounded_alike(what: &str, found: &[f32], wanted: &[f32]) {
         found.len(),
         worst / rms.max(1e-30)
     );
-    let allowed = (found.len() / 100).max(2);
+    let allowed = ((found.len() as f64 * share) as usize).max(2);
     assert!(differing <= allowed, "{what}: {differing} of {} values differ, {allowed} may", found.len());
     for (index, (a, b)) in found.iter().zip(wanted).enumerate() {
         let bound = (f64::from(b.abs()) / 64.0).max(rms / 128.0);
@@ -62,4 +67,16 @@ pub(crate) fn assert_close(what: &str, found: &[f32], wanted: &[f32]) {
         assert!(apart <= bound, "{what}: value {index} is {a}, wanted {b}");
     }
     println!("{what}: {} values, worst {worst:.3e} of rms {rms:.3e}", found.len());
+}
+
+/// What most ops are compared in.
+pub(crate) const WIDTHS: [Width; 2] = [Width::F32, Width::Bf16];
+
+/// Runs `compute` with kernels and without, and compares.
+pub(crate) fn both<B: Backend, const D: usize>(what: &str, width: Width, compute: impl Fn() -> Tensor<B, D>) {
+    let [found, wanted] = [ComputePath::Kernels, ComputePath::Plain].map(|path| path.scope(|| host(compute())));
+    match width {
+        Width::F32 => assert_close(what, &found, &wanted),
+        Width::Bf16 => assert_rounded_alike(what, &found, &wanted),
+    }
 }

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "what a kernel measured is shown beside its bound")]
 
 mod acoustic;
+mod attention;
 mod compare;
 mod decoder;
 #[cfg(feature = "cuda")]

@@ -25,9 +25,10 @@ pub use self::{
     matmul::Matmul,
     path::ComputePath,
     steps::{
-        Norm, Preparation, Stored, try_add, try_attend, try_attend_newest, try_attend_stored, try_attention_weights,
-        try_conv_transpose1d, try_conv1d, try_gate, try_gate_halves, try_gated, try_gated_linear, try_layer_norm,
-        try_linear_added, try_read_positions, try_rms_norm, try_rotate_heads, try_snake, try_store_positions,
+        Norm, Preparation, Stored, try_add, try_attend, try_attend_newest, try_attend_projected, try_attend_stored,
+        try_attention_weights, try_conv_transpose1d, try_conv1d, try_gate, try_gate_halves, try_gated,
+        try_gated_linear, try_join_rows, try_layer_norm, try_linear_added, try_read_positions, try_rms_norm,
+        try_rotate_heads, try_snake, try_store_positions,
     },
 };
 

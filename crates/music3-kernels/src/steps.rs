@@ -289,6 +289,45 @@ pub fn try_attend<B: Backend>(
     }
 }
 
+/// Returns attention of hidden states over themselves: queries, keys and values through `weights`, taken apart into heads, queries
+/// and keys rotated as [`try_rotate_heads`] does, attention as [`try_attend`] computes it. Faster where [`try_join_rows`] joined
+/// the weights. For heads of a multiple of 16 values, at most 64.
+///
+/// # Shapes
+/// `x` `[batch, tokens, dim]`, three weights `[heads·head_dim, dim]`, two tables `[tokens, rotary_dim]` →
+/// `[batch, tokens, heads·head_dim]`
+pub fn try_attend_projected<B: Backend>(
+    x: &Tensor<B, 3>,
+    weights: [&Tensor<B, 2>; 3],
+    heads: usize,
+    tables: [&Tensor<B, 2>; 2],
+) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::attend_projected(x, weights, heads, tables);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (x, weights, heads, tables);
+        None
+    }
+}
+
+/// Returns the same matrices in one piece of memory, so that one product reads them all; `None` too where they lie so already.
+///
+/// # Shapes
+/// three times `[rows, columns]` → the same
+///
+/// # Panics
+/// If the device has no memory for them.
+pub fn try_join_rows<B: Backend>(matrices: [&Tensor<B, 2>; 3]) -> Option<[Tensor<B, 2>; 3]> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::join_rows(matrices);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = matrices;
+        None
+    }
+}
+
 /// Returns a convolution that keeps the length, its geometry being padding and dilation, plus a residual where there is one;
 /// the convolution, its bias included, and the sum round. Positions lie in rows of channels afterwards. For large inputs only.
 ///

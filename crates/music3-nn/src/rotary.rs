@@ -65,6 +65,23 @@ impl<B: Backend> RotaryTable<B> {
         self.apply(split_heads(x, heads), width)
     }
 
+    /// Returns attention of `x` over itself where the backend has it in one piece: queries, keys and values without bias, queries
+    /// and keys taken apart as [`split`](Self::split) does.
+    ///
+    /// # Shapes
+    /// `x` `[batch, positions, dim]`, three weights `[heads·head_dim, dim]` → `[batch, positions, heads·head_dim]`
+    pub fn try_attend(
+        &self,
+        x: &Tensor<B, 3>,
+        weights: [Tensor<B, 2>; 3],
+        heads: usize,
+        width: Width,
+    ) -> Option<Tensor<B, 3>> {
+        let as_stored = x.dtype() == width.store_dtype::<B>(&x.device());
+        let tables = [&self.cos, &self.sin];
+        as_stored.then(|| music3_kernels::try_attend_projected(x, weights.each_ref(), heads, tables)).flatten()
+    }
+
     /// Returns `x` with the first `rotary_dim` values of each head rotated: `x·cos + rotate_half(x)·sin`, where both
     /// products and the sum round.
     ///

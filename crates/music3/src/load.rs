@@ -75,7 +75,7 @@ impl<B: Backend> Music3<B> {
     pub fn load_transformer(&self, listener: &mut dyn Listener<B>) -> Result<Transformer1DModel<B>, SongError> {
         let width = self.options().precision.acoustic();
         let module = self.configs().transformer.init(width, self.device())?;
-        self.load(module, width, Component::Transformer, listener)
+        Ok(self.load(module, width, Component::Transformer, listener)?.with_joined_projections())
     }
 
     /// Loads the vocoder.

@@ -64,7 +64,7 @@ pub(super) fn prepare<B: Backend>(
 fn dit<B: Backend>(builder: &mut Builder<'_, B>, rows: usize, latents: usize) -> Result<Work<'static>, Failure> {
     let (config, width) = (builder.configs.transformer.clone(), builder.precision.acoustic());
     let module = config.init(width, &builder.device).map_err(SongError::from)?;
-    let module = builder.fill(module, Component::Transformer, width)?;
+    let module = builder.fill(module, Component::Transformer, width)?.with_joined_projections();
     let noise = builder.input([rows, config.in_channels, latents], width);
     let condition = builder.input([rows, latents, config.condition_dim], width);
     let time =
@@ -263,7 +263,7 @@ fn components<B: Backend>(builder: &mut Builder<'_, B>) -> Result<Components<B>,
     let module = configs.condition_encoder.init(autoregressive, &device).map_err(SongError::from)?;
     let condition_encoder = builder.fill(module, Component::ConditionEncoder, autoregressive)?;
     let module = configs.transformer.init(acoustic, &device).map_err(SongError::from)?;
-    let transformer = builder.fill(module, Component::Transformer, acoustic)?;
+    let transformer = builder.fill(module, Component::Transformer, acoustic)?.with_joined_projections();
     let module = configs.vocoder.init(acoustic, &device).map_err(SongError::from)?;
     let vocoder = builder.fill(module, Component::Vocoder, acoustic)?;
     Ok((AutoregressiveHalf { language_model, rvq_depth_decoder }, Flow { condition_encoder, transformer }, vocoder))

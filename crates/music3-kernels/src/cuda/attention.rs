@@ -1,12 +1,12 @@
-//! Attention over whole sequences, over heads where they lie: in tiles, or as two library products with a softmax between
-//! them.
+//! Attention over whole sequences: from hidden states in tiles, or over heads that are there already, as two library products
+//! with a softmax between them.
 
 use burn::tensor::DType;
+use burn_cubecl::kernel::into_contiguous;
 
 use super::{
-    CudaTensor, converted, decode, empty, lt,
+    CudaTensor, converted, decode, empty, join, lt,
     product::{Added, multiply, transposed},
-    split,
 };
 use crate::Matmul;
 
@@ -15,6 +15,75 @@ const MAX_SCORES: usize = 1 << 26;
 
 /// Rows of scores begin so many values apart, so that vectors of them can be loaded.
 const ROW: usize = 16;
+
+/// What makes heads of hidden states.
+pub(super) struct Heads {
+    /// Weights of queries, keys and values, `[heads·head_dim, dim]`.
+    pub(super) weights: [CudaTensor; 3],
+    pub(super) count: usize,
+    /// Cosines and sines, `[tokens, rotary_dim]`.
+    pub(super) tables: [CudaTensor; 2],
+}
+
+/// Returns attention of `[batch, tokens, dim]` over itself, `[batch, tokens, heads·head_dim]`: one product for queries, keys and
+/// values where their weights were joined, and no scores in memory. `None` where heads do not divide into tiles.
+pub(super) fn attend_projected(x: CudaTensor, heads: Heads) -> Option<CudaTensor> {
+    let [batch, tokens, dim] = *x.meta.shape().as_slice() else { return None };
+    let Heads { weights, count, tables } = heads;
+    let [width, inner] = *weights[0].meta.shape().as_slice() else { return None };
+    let fits = inner == dim
+        && count > 0
+        && width.is_multiple_of(count)
+        && decode::can_attend_in_tiles(width / count)
+        && weights.iter().all(|weight| weight.dtype == x.dtype && weight.meta.shape().as_slice() == [width, dim])
+        && matches!(x.dtype, DType::F32 | DType::BF16)
+        && lt::is_available();
+    if !fits {
+        return None;
+    }
+    let projected = empty(&x, vec![batch * tokens, 3 * width], x.dtype);
+    let rows = reshaped(into_contiguous(x), vec![batch * tokens, dim]);
+    match join::joined(&weights) {
+        Some(whole) => {
+            drop(multiply(rows, transposed(whole), projected.dtype, Added::default(), Some(projected.clone()))?)
+        }
+        None => {
+            for (index, weight) in weights.into_iter().enumerate() {
+                let columns = columns(&projected, index * width, width);
+                multiply(rows.clone(), transposed(weight), projected.dtype, Added::default(), Some(columns))?;
+            }
+        }
+    }
+    let parts = parts(projected.dtype);
+    let projected = reshaped(projected, vec![batch, tokens, 3 * width]);
+    let taken_apart = decode::take_heads_apart(projected, count, tables, parts)?;
+    let scale = (1.0 / ((width / count) as f64).sqrt()) as f32;
+    let attended = decode::attend_in_tiles(taken_apart.each_ref().map(Vec::as_slice), scale)?;
+    Some(reshaped(attended, vec![batch, tokens, width]))
+}
+
+/// Returns in how many bf16 parts an operand is multiplied: f32 in more than its mode asks for, because two parts are more exact
+/// than TF32, and three as exact as f32.
+fn parts(dtype: DType) -> usize {
+    match (dtype, Matmul::current()) {
+        (DType::BF16, _) => 1,
+        (_, Matmul::Tf32) => 2,
+        (_, Matmul::Split | Matmul::Strict) => 3,
+    }
+}
+
+/// Contiguous memory as a tensor of another shape.
+fn reshaped(x: CudaTensor, shape: Vec<usize>) -> CudaTensor {
+    CudaTensor::new_contiguous(x.client, x.device, shape.into(), x.handle, x.dtype)
+}
+
+/// A view of so many columns of a contiguous matrix from `start` on.
+fn columns(matrix: &CudaTensor, start: usize, len: usize) -> CudaTensor {
+    let mut view = matrix.clone();
+    view.handle = view.handle.offset_start((start * matrix.dtype.size()) as u64);
+    view.meta.shape_mut()[1] = len;
+    view
+}
 
 /// Returns attention of every query over all keys: scores, softmax and the product with the values in f32, one rounding at
 /// the end. The result is a view of rows `[batch, queries, heads·head_dim]`.
@@ -31,20 +100,6 @@ pub(super) fn attend(query: CudaTensor, key: CudaTensor, value: CudaTensor, scal
     if !fits {
         return None;
     }
-    if decode::can_attend_in_tiles(head_dim)
-        && let Some(count) = parts(query.dtype)
-    {
-        let operands = [&query, &key, &value].map(|tensor| match count {
-            1 => vec![tensor.clone()],
-            count => split::parts(tensor, decode::reach(tensor))[..count].to_vec(),
-        });
-        if let Some(attended) = decode::attend_in_tiles(operands.each_ref().map(Vec::as_slice), scale) {
-            return Some(attended);
-        }
-    }
-    if batch * heads * queries * row > MAX_SCORES || !lt::is_available() {
-        return None;
-    }
     let dtype = query.dtype;
     let scores = empty(&query, vec![batch, heads, queries, row], DType::F32);
     let mut of_keys = scores.clone();
@@ -55,15 +110,4 @@ pub(super) fn attend(query: CudaTensor, key: CudaTensor, value: CudaTensor, scal
     let value = if dtype == DType::F32 { value } else { converted(value, DType::F32) };
     multiply(of_keys, value, DType::F32, Added::default(), Some(decode::headed(out.clone(), heads)))?;
     Some(decode::headed(converted(out, dtype), heads))
-}
-
-/// Returns in how many bf16 parts an operand is multiplied: f32 in more than its mode asks for, because two parts are more exact
-/// than TF32, and in none where f32 is multiplied as f32.
-fn parts(dtype: DType) -> Option<usize> {
-    match (dtype, Matmul::current()) {
-        (DType::BF16, _) => Some(1),
-        (_, Matmul::Tf32) => Some(2),
-        (_, Matmul::Split) => Some(3),
-        (_, Matmul::Strict) => None,
-    }
 }

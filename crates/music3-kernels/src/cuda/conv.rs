@@ -68,7 +68,7 @@ pub(super) fn conv1d(
         let count = len.checked_sub(ahead + behind).filter(|count| *count > 0)?;
         let b = matrix_transposed(tap * outputs, [outputs, inner]);
         let begins = ahead + behind == 0;
-        Some(Term { a: from.rows_from(ahead, count), b, out: to.rows_from(behind, count), begins })
+        Some(Term { a: from.rows_from(ahead, count), b, out: to.rows_from(behind, count), begins, first_column: 0 })
     };
     // The middle one reaches every row.
     let middle = taps / 2;
@@ -105,7 +105,7 @@ pub(super) fn conv_transpose1d(x: CudaTensor, kernel: &Kernel, [stride, padding]
     let to = Batched::new(&[batch, len + 1, width], &[full * outputs, width, 1])?;
     let term = |half: usize, start: usize, count: usize, begins: bool| {
         let b = matrix_transposed(half * width, [width, inner]);
-        Term { a: from.rows_from(start, count), b, out: to.rows_from(start + half, count), begins }
+        Term { a: from.rows_from(start, count), b, out: to.rows_from(start + half, count), begins, first_column: 0 }
     };
     let mut terms = vec![term(0, 0, len, true), term(1, len - 1, 1, true)];
     if len > 1 {

@@ -42,6 +42,8 @@ pub(super) fn is_available() -> bool {
 pub(super) enum Operands {
     /// bf16 values.
     Bf16,
+    /// f16 values.
+    F16,
     /// f32 values, multiplied as f32.
     F32,
     /// f32 values, rounded to TF32.
@@ -89,6 +91,8 @@ pub(super) struct Step {
     pub(super) added: Option<Place>,
     /// One value a column, in the output's type, that is added before the rounding.
     pub(super) bias: Option<Place>,
+    /// Three f32 values on the device: the product's factor, zero and one.
+    pub(super) factors: Option<Place>,
 }
 
 /// Enqueues products on the device, one after the other.
@@ -128,6 +132,8 @@ struct Library {
 struct Key {
     product: Product,
     biased: bool,
+    /// Whether the factors lie on the device.
+    scaled: bool,
     /// Bytes that the addresses of both operands, of what is added and of the output are multiples of.
     alignment: [u32; 4],
 }
@@ -139,20 +145,37 @@ struct Addresses {
     added: u64,
     out: u64,
     bias: Option<u64>,
-    /// The factor of what is added: nothing is read there where it is zero.
-    share: f32,
+    factors: Option<u64>,
+    /// Whether what is added is read.
+    adds: bool,
 }
 
 impl Addresses {
     fn of(step: &Step, pointers: &[u64]) -> Self {
         let at = |place: Place| pointers[place.handle] + place.offset;
-        let (added, share) = step.added.map_or((at(step.out), 0.0), |added| (at(added), 1.0));
-        Self { a: at(step.a), b: at(step.b), added, out: at(step.out), bias: step.bias.map(at), share }
+        let out = at(step.out);
+        Self {
+            a: at(step.a),
+            b: at(step.b),
+            added: step.added.map_or(out, at),
+            out,
+            bias: step.bias.map(at),
+            factors: step.factors.map(at),
+            adds: step.added.is_some(),
+        }
     }
 
     fn key(&self, product: &Product) -> Key {
         let alignment = [self.a, self.b, self.added, self.out].map(|address| 1 << address.trailing_zeros().min(8));
-        Key { product: product.clone(), biased: self.bias.is_some(), alignment }
+        Key { product: product.clone(), biased: self.bias.is_some(), scaled: self.factors.is_some(), alignment }
+    }
+
+    /// Returns where the factor of the product and that of what is added lie: on the device, or among these values.
+    fn factors(&self, [zero, one]: &[f32; 2]) -> [*const c_void; 2] {
+        match self.factors {
+            None => [one, if self.adds { one } else { zero }].map(|value| ptr::from_ref(value).cast()),
+            Some(first) => [first, first + size_of::<f32>() as u64 * if self.adds { 2 } else { 1 }].map(|at| at as _),
+        }
     }
 }
 
@@ -182,8 +205,8 @@ impl Library {
         if let Some(bias) = addresses.bias {
             plan.set(Desc::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
-        let one = 1.0f32;
-        let scalar = |value: &f32| ptr::from_ref(value).cast::<c_void>();
+        let values = [0.0, 1.0];
+        let [factor, share] = addresses.factors(&values);
         // SAFETY: the addresses lie in allocations of this context that are held by the caller and large enough for the
         // layouts, which describe the tensors they belong to.
         unsafe {
@@ -191,8 +214,8 @@ impl Library {
             lt::matmul(
                 self.handle,
                 plan.desc,
-                scalar(&one),
-                scalar(&addresses.share),
+                factor,
+                share,
                 addresses.b as *const c_void,
                 plan.left,
                 addresses.a as *const c_void,
@@ -232,6 +255,7 @@ impl Plan {
         // CUBLAS_COMPUTE_32F multiplies f32 operands as f32; the FAST_ forms are the ones that round them.
         let (operand, compute) = match operands {
             Operands::Bf16 => (cudaDataType::CUDA_R_16BF, cublasComputeType_t::CUBLAS_COMPUTE_32F),
+            Operands::F16 => (cudaDataType::CUDA_R_16F, cublasComputeType_t::CUBLAS_COMPUTE_32F),
             Operands::F32 => (cudaDataType::CUDA_R_32F, cublasComputeType_t::CUBLAS_COMPUTE_32F),
             Operands::Tf32 => (cudaDataType::CUDA_R_32F, cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32),
         };
@@ -239,6 +263,10 @@ impl Plan {
         // A row-major matrix is its transpose in column-major terms.
         for (attribute, matrix) in [(Desc::CUBLASLT_MATMUL_DESC_TRANSA, b), (Desc::CUBLASLT_MATMUL_DESC_TRANSB, a)] {
             set_attribute(desc, attribute, &if matrix.column_major { TRANSPOSED } else { AS_IT_IS })?;
+        }
+        if key.scaled {
+            let mode = lt_sys::cublasLtPointerMode_t::CUBLASLT_POINTER_MODE_DEVICE;
+            set_attribute(desc, Desc::CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode)?;
         }
         if key.biased {
             let epilogue = lt_sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;

@@ -6,6 +6,7 @@
 mod attention;
 mod conv;
 mod decode;
+mod join;
 mod layout;
 mod lt;
 mod product;
@@ -29,15 +30,15 @@ use burn_cubecl::{
     tensor::CubeTensor,
 };
 use burn_cuda::CudaDevice;
-use cubecl::{Runtime, cuda::CudaRuntime, device::Device};
+use cubecl::{Runtime, client::ComputeClient, cuda::CudaRuntime, device::Device, server::Handle};
 
 use self::product::Added;
 pub(crate) use self::{
     read::PendingRead,
     steps::{
-        add, attend, attend_newest, attend_stored, attention_weights, conv_transpose1d, conv1d, draw, gate,
-        gate_halves, gated, gated_linear, layer_norm, linear_added, read_positions, rms_norm, rotate_heads, snake,
-        store_positions,
+        add, attend, attend_newest, attend_projected, attend_stored, attention_weights, conv_transpose1d, conv1d, draw,
+        gate, gate_halves, gated, gated_linear, join_rows, layer_norm, linear_added, read_positions, rms_norm,
+        rotate_heads, snake, store_positions,
     },
 };
 use crate::DeviceReport;
@@ -69,15 +70,23 @@ pub(crate) fn upload<B: Backend, const D: usize>(
     let expected = shape.iter().product::<usize>() * dtype.size();
     assert_eq!(bytes.len(), expected, "a {dtype:?} tensor of shape {shape:?} has other bytes");
     let client = CudaRuntime::client(device);
-    // Weights stay for a whole stage: an allocation of their own wastes nothing, and none is split for them.
-    let handle = client
-        .memory_persistent_allocation(bytes.len().max(1), |len| client.empty(len))
-        .unwrap_or_else(|error| panic!("the device gives no memory for a weight of {} bytes: {error:?}", bytes.len()));
+    let handle = weight_memory(&client, bytes.len().max(1));
     let tensor = CudaTensor::new_contiguous(client, device.clone(), shape.into(), handle.clone(), dtype);
     if let Err(error) = upload::copy(device.to_id(), handle, bytes) {
         panic!("a weight of {} bytes did not reach the device: {error}", bytes.len());
     }
     into_tensor(tensor)
+}
+
+/// Returns memory for a weight. Weights stay for a whole stage: an allocation of their own wastes nothing, and none is split for
+/// them.
+///
+/// # Panics
+/// If the device gives none.
+fn weight_memory(client: &ComputeClient<CudaRuntime>, bytes: usize) -> Handle {
+    client
+        .memory_persistent_allocation(bytes, |len| client.empty(len))
+        .unwrap_or_else(|error| panic!("the device gives no memory for a weight of {bytes} bytes: {error:?}"))
 }
 
 /// Keeps compiled kernels, and what was found out about which are fastest, in a folder, so that the next run of the same

@@ -25,6 +25,8 @@ pub(super) struct Term {
     pub(super) out: Part,
     /// Whether it is the first that reaches these rows, which hold nothing yet.
     pub(super) begins: bool,
+    /// The column of the whole output that its first one is.
+    pub(super) first_column: usize,
 }
 
 /// Rates that a data-centre GPU reaches, in operations and bytes a second. Only their proportions matter, and only for which of
@@ -33,13 +35,26 @@ const F32_RATE: f64 = 48e12;
 const BF16_RATE: f64 = 700e12;
 const BYTE_RATE: f64 = 3.5e12;
 
-/// Bytes moved for a value of an operand that is split: read once, three parts written, six parts read.
-const SPLIT_BYTES: f64 = 22.0;
+/// Bytes moved for a value of an operand that is split: read twice, two parts written, three read.
+const SPLIT_BYTES: f64 = 18.0;
 
-/// Bytes moved for a value of the result: written six times, read five times.
-const OUTPUT_BYTES: f64 = 44.0;
+/// Rows and columns of the library's tiles in f32, and how many of them a multiprocessor computes at once.
+const TILE: usize = 128;
+const TILES_AT_ONCE: usize = 2;
 
 impl Term {
+    /// Returns the product of the columns `start..start + len` only.
+    fn columns_from(&self, start: usize, len: usize) -> Self {
+        let ((b, before), (out, ahead)) = (self.b.0.columns_from(start, len), self.out.0.columns_from(start, len));
+        Self {
+            a: self.a.clone(),
+            b: (b, self.b.1 + before),
+            out: (out, self.out.1 + ahead),
+            begins: self.begins,
+            first_column: self.first_column + start,
+        }
+    }
+
     fn operations(&self) -> f64 {
         2.0 * self.out.0.elements() as f64 * self.a.0.columns as f64
     }
@@ -74,22 +89,40 @@ impl Sum {
         }
         match (self.lhs.dtype, Matmul::current()) {
             (DType::BF16, _) => self.enqueue_as(Operands::Bf16),
-            (_, Matmul::Strict) => self.enqueue_as(Operands::F32),
+            (_, Matmul::Strict) => self.in_full_rounds().enqueue_as(Operands::F32),
             (_, Matmul::Tf32) => self.enqueue_as(Operands::Tf32),
             (_, Matmul::Split) if self.is_faster_split() => self.enqueue_split(),
-            (_, Matmul::Split) => self.enqueue_as(Operands::F32),
+            (_, Matmul::Split) => self.in_full_rounds().enqueue_as(Operands::F32),
         }
     }
 
-    /// Returns whether six products of parts take less time than one in f32: not where operands or result are large beside the
-    /// operations, as attention's are. It depends on shapes alone, so that every run computes the same.
+    /// Cuts a single large product in two where its tiles would leave most of the device idle in their last round: the library
+    /// divides the inner dimension of a small product, so that its tiles fill a round.
+    fn in_full_rounds(mut self) -> Self {
+        let [term] = self.terms.as_slice() else { return self };
+        let Some(multiprocessors) = self.out.client.properties().hardware.num_streaming_multiprocessors else {
+            return self;
+        };
+        if let Some(kept) = columns_of_full_rounds(&term.out.0, multiprocessors as usize * TILES_AT_ONCE) {
+            self.terms = vec![term.columns_from(0, kept), term.columns_from(kept, term.out.0.columns - kept)];
+        }
+        self
+    }
+
+    /// Returns whether the products of parts take less time than one in f32: not where operands or result are large beside the
+    /// operations. It depends on shapes alone, so that every run computes the same.
     fn is_faster_split(&self) -> bool {
         let operations: f64 = self.terms.iter().map(Term::operations).sum();
-        let written: f64 = self.terms.iter().map(|term| term.out.0.elements() as f64).sum();
-        let [lhs, rhs] = self.extents().map(|elements| elements as f64);
+        let [lhs, rhs] = self.extents();
+        let counts = u32::try_from(lhs).and(u32::try_from(rhs)).is_ok();
+        // Every product writes its rows, and all but the first read them.
+        let outputs = self.terms.iter().map(|term| {
+            let times = 2 * split::passes(term.a.0.columns) - 1;
+            (term.out.0.elements() * times * size_of::<f32>()) as f64
+        });
         let in_f32 = operations / F32_RATE;
-        let moved = (lhs + rhs) * SPLIT_BYTES + written * OUTPUT_BYTES;
-        operations * split::PRODUCTS as f64 / BF16_RATE + moved / BYTE_RATE < in_f32
+        let moved = (lhs + rhs) as f64 * SPLIT_BYTES + outputs.sum::<f64>();
+        counts && operations * split::PRODUCTS as f64 / BF16_RATE + moved / BYTE_RATE < in_f32
     }
 
     /// Returns how many values of each operand the terms reach.
@@ -108,7 +141,7 @@ impl Sum {
             let product = Product { a, b, out, operands, rounded };
             let [a, b] = [(0, &self.lhs, a_start), (1, &self.rhs, b_start)]
                 .map(|(handle, tensor, start)| Place::start_of(handle).after(start * tensor.dtype.size()));
-            Step { product, a, b, out: place, added, bias }
+            Step { product, a, b, out: place, added, bias, factors: None }
         });
         let steps = steps.collect();
         let operands = vec![self.lhs.clone(), self.rhs.clone()];
@@ -117,14 +150,14 @@ impl Sum {
 
     fn enqueue_split(self) -> CudaTensor {
         let steps = self.terms.iter().flat_map(|term| {
-            let Ends { out, added, bias } = self.ends(term, 6);
+            let Ends { out, added, bias } = self.ends(term, split::FACTORS + 1);
             let (a, b) = ((&term.a.0, term.a.1), (&term.b.0, term.b.1));
             split::steps(&split::Parted { a, b, out: (&term.out.0, out), added, bias })
         });
         let steps = steps.collect();
         let [lhs, rhs] = self.extents();
-        let [lhs, rhs] = [split::parts(&self.lhs, lhs), split::parts(&self.rhs, rhs)];
-        self.send(steps, lhs.into_iter().chain(rhs).collect())
+        let split::Parts { operands, factors } = split::parts([(&self.lhs, lhs), (&self.rhs, rhs)]);
+        self.send(steps, operands.into_iter().flatten().chain([factors]).collect())
     }
 
     /// Returns where a term's result goes and what is added to it, the output being the handle of this number.
@@ -135,7 +168,9 @@ impl Sum {
             return Ends { out, added: Some(out), bias: None };
         }
         let added = self.added.residual.as_ref().map(|_| Place::start_of(output + 1).after(start));
-        Ends { out, added, bias: self.added.bias.as_ref().map(|_| Place::start_of(output + 2)) }
+        let columns_before = term.first_column * self.out.dtype.size();
+        let bias = self.added.bias.as_ref().map(|_| Place::start_of(output + 2).after(columns_before));
+        Ends { out, added, bias }
     }
 
     /// Enqueues steps on operands, output, residual and bias.
@@ -154,6 +189,17 @@ struct Ends {
     out: Place,
     added: Option<Place>,
     bias: Option<Place>,
+}
+
+/// Returns how many columns of a product fill whole rounds of so many tiles, where those that are left would be computed in a
+/// round that is at most half full.
+fn columns_of_full_rounds(out: &Batched, tiles_of_round: usize) -> Option<usize> {
+    let down = out.rows.div_ceil(TILE);
+    let tiles = down * out.columns.div_ceil(TILE);
+    let (rounds, rest) = (tiles / tiles_of_round, tiles % tiles_of_round);
+    let columns = rounds * tiles_of_round / down.max(1) * TILE;
+    let pays = out.count() == 1 && rounds >= 2 && rest > 0 && 2 * rest <= tiles_of_round;
+    (pays && columns < out.columns).then_some(columns)
 }
 
 /// Enqueues `lhs · rhs` and returns it, in f32 or rounded once to bf16: in memory of its own, or in `out`, a view of rows.
@@ -176,7 +222,7 @@ pub(super) fn multiply(
     let parts = a.len().max(b.len()).max(c.len());
     let term = |index| {
         let [a, b, out] = [&a, &b, &c].map(|batches| batches.part(index, parts));
-        Term { a, b, out, begins: true }
+        Term { a, b, out, begins: true, first_column: 0 }
     };
     Some(Sum { terms: (0..parts).map(term).collect(), lhs, rhs, out, added }.enqueue())
 }
@@ -259,5 +305,34 @@ fn without_library(lhs: CudaTensor, rhs: CudaTensor, shape: Vec<usize>) -> Optio
     match strict::multiply(lhs, rhs, &out) {
         Ok(()) => Some(out),
         Err(error) => panic!("a product cannot run without the library cublasLt: {error:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batched, columns_of_full_rounds};
+
+    fn columns(rows: usize, columns: usize) -> Option<usize> {
+        columns_of_full_rounds(&Batched::new(&[rows, columns], &[columns, 1]).expect("rows"), 264)
+    }
+
+    #[test]
+    fn cuts_where_the_last_round_is_mostly_idle() {
+        // 11 · 128 tiles are five rounds of 264 and a third of one.
+        assert_eq!(columns(1378, 16_384), Some(15_360));
+        // 11 · 48 are two rounds.
+        assert_eq!(columns(1378, 6144), None);
+        // 11 · 16 are less than one, and 1 · 128 too.
+        assert_eq!(columns(1378, 2048), None);
+        assert_eq!(columns(87, 16_384), None);
+        // 11 · 60 are two rounds and half of one; a column more, and over half.
+        assert_eq!(columns(1378, 60 * 128), Some(48 * 128));
+        assert_eq!(columns(1378, 61 * 128), None);
+    }
+
+    #[test]
+    fn never_cuts_a_batch() {
+        let batch = Batched::new(&[2, 1378, 16_384], &[1378 * 16_384, 16_384, 1]).expect("rows");
+        assert_eq!(columns_of_full_rounds(&batch, 264), None);
     }
 }

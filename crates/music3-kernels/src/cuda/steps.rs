@@ -3,7 +3,8 @@
 use burn::tensor::{DType, Int, Tensor, backend::Backend};
 
 use super::{
-    Added, CudaTensor, attention, conv, cuda_tensor, decode, if_any, int_tensor, into_int_tensor, into_tensor, product,
+    Added, CudaTensor, attention, conv, cuda_tensor, decode, if_any, int_tensor, into_int_tensor, into_tensor, join,
+    product,
 };
 use crate::{
     Draw,
@@ -166,6 +167,24 @@ pub(crate) fn attend<B: Backend>(
     scale: f32,
 ) -> Option<Tensor<B, 4>> {
     into_tensor(attention::attend(for_kernel(query)?, for_kernel(key)?, for_kernel(value)?, scale)?)
+}
+
+/// See [`try_attend_projected`](crate::try_attend_projected).
+pub(crate) fn attend_projected<B: Backend>(
+    x: &Tensor<B, 3>,
+    [query, key, value]: [&Tensor<B, 2>; 3],
+    count: usize,
+    [cosines, sines]: [&Tensor<B, 2>; 2],
+) -> Option<Tensor<B, 3>> {
+    let weights = [for_kernel(query)?, for_kernel(key)?, for_kernel(value)?];
+    let heads = attention::Heads { weights, count, tables: [for_kernel(cosines)?, for_kernel(sines)?] };
+    into_tensor(attention::attend_projected(for_kernel(x)?, heads)?)
+}
+
+/// See [`try_join_rows`](crate::try_join_rows).
+pub(crate) fn join_rows<B: Backend>([a, b, c]: [&Tensor<B, 2>; 3]) -> Option<[Tensor<B, 2>; 3]> {
+    let [a, b, c] = join::join([for_kernel(a)?, for_kernel(b)?, for_kernel(c)?])?;
+    Some([into_tensor(a)?, into_tensor(b)?, into_tensor(c)?])
 }
 
 /// See [`try_conv1d`](crate::try_conv1d).

@@ -2,6 +2,7 @@
 //! f32 and bf16 alike; where torch rounds, a value goes through the storage type. Four values are loaded at once.
 
 use burn_cubecl::cubecl::{self, prelude::*};
+use half::bf16;
 
 use super::packed::{Four, LOWEST, cube_sum};
 
@@ -27,7 +28,7 @@ fn sum(values: Four<f32>) -> f32 {
     values[0] + values[1] + (values[2] + values[3])
 }
 
-/// LayerNorm over rows, one row a cube; the result rounds once.
+/// LayerNorm over rows, one row a cube; the result rounds once. `nothing` is zero, which the compiler must not know.
 #[cube(launch)]
 pub(super) fn layer_norm<F: Float>(
     x: &Array<Four<F>>,
@@ -35,6 +36,7 @@ pub(super) fn layer_norm<F: Float>(
     bias: &Array<Four<F>>,
     out: &mut Array<Four<F>>,
     eps: f32,
+    nothing: f32,
     fours: u32,
     #[comptime] planes: u32,
     #[define(F)] _dtype: StorageType,
@@ -55,7 +57,8 @@ pub(super) fn layer_norm<F: Float>(
     let scale = 1.0f32 / f32::sqrt(cube_sum(squares, &mut scratch, planes) / count + eps);
     for index in range_stepped(UNIT_POS, fours, CUBE_DIM) {
         let normalised = (wide::<F>(x[start + index as usize]) - Four::<f32>::new(mean)) * Four::<f32>::new(scale);
-        let weighted = normalised * wide::<F>(weight[index as usize]);
+        // A fused product would not round before the sum, as the one upstream rounds.
+        let weighted = fma(normalised, wide::<F>(weight[index as usize]), Four::<f32>::new(nothing));
         out[start + index as usize] = stored::<F>(weighted + wide::<F>(bias[index as usize]));
     }
 }
@@ -126,20 +129,67 @@ pub(super) fn rotate_heads<F: Float>(
     let column = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
     if column < width {
         let start = CUBE_POS_Y * width;
-        let place = column % head;
-        let mut result = x[(start + column) as usize];
-        if place < rotated {
-            let half = comptime!(rotated / 2);
-            let first = place < half;
-            let other = select(first, column + half, column - half);
-            let sign = select(first, f32::new(-1.0), f32::new(1.0));
-            let table = (CUBE_POS_Y % tokens * rotated + place) as usize;
-            let straight = rounded::<F>(wide::<F>(result) * wide::<F>(cosines[table]));
-            let across = wide::<F>(x[(start + other) as usize]) * Four::<f32>::new(sign);
-            let turned = rounded::<F>(across * wide::<F>(sines[table]));
-            result = stored::<F>(straight + turned);
+        let turned = turned::<F>(x, cosines, sines, start + column, column % head, CUBE_POS_Y % tokens, rotated);
+        out[(start + column) as usize] = stored::<F>(turned);
+    }
+}
+
+/// The four values at `index`, `place` fours into their head, after the rotation of its first `rotated` fours.
+#[cube]
+fn turned<F: Float>(
+    x: &Array<Four<F>>,
+    cosines: &Array<Four<F>>,
+    sines: &Array<Four<F>>,
+    index: u32,
+    place: u32,
+    token: u32,
+    #[comptime] rotated: u32,
+) -> Four<f32> {
+    let mut result = wide::<F>(x[index as usize]);
+    if place < rotated {
+        let half = comptime!(rotated / 2);
+        let first = place < half;
+        let other = select(first, index + half, index - half);
+        let sign = select(first, f32::new(-1.0), f32::new(1.0));
+        let table = (token * rotated + place) as usize;
+        let straight = rounded::<F>(result * wide::<F>(cosines[table]));
+        let across = wide::<F>(x[other as usize]) * Four::<f32>::new(sign);
+        let turned = rounded::<F>(across * wide::<F>(sines[table]));
+        result = rounded::<F>(straight + turned);
+    }
+    result
+}
+
+/// Queries, keys and values side by side in rows, as what attention in tiles reads: each by itself, queries and keys rotated,
+/// in so many bf16 parts that add up to a value. A row is a cube's second place. All sizes count fours.
+#[cube(launch)]
+pub(super) fn take_heads_apart<F: Float>(
+    x: &Array<Four<F>>,
+    cosines: &Array<Four<F>>,
+    sines: &Array<Four<F>>,
+    out: &mut Array<Four<bf16>>,
+    tokens: u32,
+    rows: u32,
+    width: u32,
+    #[comptime] head: u32,
+    #[comptime] rotated: u32,
+    #[comptime] parts: u32,
+    #[define(F)] _dtype: StorageType,
+) {
+    let column = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
+    if column < 3 * width {
+        let matrix = column / width;
+        let index = CUBE_POS_Y * 3 * width + column;
+        // Values do not turn: no place of theirs is below the fours that do.
+        let place = select(matrix < 2, column % head, rotated);
+        let mut rest = turned::<F>(x, cosines, sines, index, place, CUBE_POS_Y % tokens, rotated);
+        let target = (matrix * rows + CUBE_POS_Y) * width + column % width;
+        #[unroll]
+        for part in 0..parts {
+            let coarse = Four::<bf16>::cast_from(rest);
+            out[(part * 3 * rows * width + target) as usize] = coarse;
+            rest -= Four::<f32>::cast_from(coarse);
         }
-        out[(start + column) as usize] = result;
     }
 }
 

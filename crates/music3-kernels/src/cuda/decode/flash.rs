@@ -10,7 +10,7 @@ use half::bf16;
 
 use super::{
     linear::PLANE,
-    packed::{Eight, LOWEST, first, pair, rounded, second},
+    packed::{Eight, LOWEST, first, pair, second},
 };
 
 /// Queries of a plane: the rows of one tile of the tensor cores.
@@ -18,6 +18,9 @@ pub(super) const QUERIES: u32 = 16;
 
 /// Rows of a tile's other side.
 const COLUMNS: u32 = 8;
+
+/// Tiles whose sums are in flight together: a product waits for the one before it only where both add to the same sums.
+const TOGETHER: usize = 4;
 
 /// Words between the rows of staged keys and values beyond their own, so that lanes read from different banks.
 const PADDING: u32 = 4;
@@ -149,27 +152,29 @@ pub(super) fn flash_attention(
         sync_cube();
 
         // 2. Scores of 16 queries.
-        let mut scores = Sequence::<Array<Sums>>::new();
+        let mut scores = scores_of(&query_tiles, &staged_keys, flash);
         let mut low_best = low_highest;
         let mut high_best = high_highest;
+        let ends_here = first_key + comptime!(flash.keys) > keys;
         #[unroll]
         for tile in 0..comptime!((flash.keys / COLUMNS) as usize) {
-            let mut sums = tile_scores(&query_tiles, &staged_keys, tile, flash);
-            let column = first_key + comptime!(tile as u32 * COLUMNS) + 2 * place;
+            let sums = scores.index_mut(tile);
             let mut low_pair = sums[0] * Sums::new(scale);
             let mut high_pair = sums[1] * Sums::new(scale);
-            #[unroll]
-            for part in 0..2u32 {
-                if column + part >= keys {
-                    low_pair[part as usize] = f32::new(LOWEST);
-                    high_pair[part as usize] = f32::new(LOWEST);
+            if ends_here {
+                let column = first_key + comptime!(tile as u32 * COLUMNS) + 2 * place;
+                #[unroll]
+                for part in 0..2u32 {
+                    if column + part >= keys {
+                        low_pair[part as usize] = f32::new(LOWEST);
+                        high_pair[part as usize] = f32::new(LOWEST);
+                    }
                 }
-                low_best = max(low_best, low_pair[part as usize]);
-                high_best = max(high_best, high_pair[part as usize]);
             }
+            low_best = max(low_best, max(low_pair[0], low_pair[1]));
+            high_best = max(high_best, max(high_pair[0], high_pair[1]));
             sums[0] = low_pair;
             sums[1] = high_pair;
-            scores.push(sums);
         }
 
         // 3. Weights relative to the highest score so far, which four lanes share.
@@ -206,10 +211,7 @@ pub(super) fn flash_attention(
                 take_apart(low_pair, &mut weights, comptime!(2 * side), flash);
                 take_apart(high_pair, &mut weights, comptime!(2 * side + 1), flash);
             }
-            #[unroll]
-            for tile in 0..value_tiles {
-                add_values(&weights, &staged_values, outputs.index_mut(tile), step, tile, flash);
-            }
+            add_values(&weights, &staged_values, &mut outputs, step, flash);
         }
     }
 
@@ -271,72 +273,131 @@ fn no_sums() -> Array<Sums> {
     sums
 }
 
-/// The products of the queries with eight keys: pairs of parts whose orders add up to less than the number of parts.
+/// The products of the queries with all staged keys: pairs of parts whose orders add up to less than the number of parts.
 #[cube]
-fn tile_scores(
+fn scores_of(
     query_tiles: &Sequence<Array<Pair>>,
     staged: &SharedMemory<u32>,
-    #[comptime] tile: usize,
     #[comptime] flash: Flash,
-) -> Array<Sums> {
+) -> Sequence<Array<Sums>> {
     let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
     let steps = comptime!((flash.head_dim / 16) as usize);
     let parts = comptime!(flash.parts as usize);
-    let row = (comptime!(tile as u32 * COLUMNS) + UNIT_POS_X / 4) * comptime!(flash.key_words()[0]) + UNIT_POS_X % 4;
-    let mut sums = no_sums();
+    let tiles = comptime!((flash.keys / COLUMNS) as usize);
+    let row = UNIT_POS_X / 4 * comptime!(flash.key_words()[0]) + UNIT_POS_X % 4;
+    let mut scores = Sequence::<Array<Sums>>::new();
     #[unroll]
-    for turn in 0..parts {
-        let order = comptime!(parts - 1 - turn);
+    for group in 0..comptime!(tiles.div_ceil(TOGETHER)) {
+        let first = comptime!(group * TOGETHER);
+        let count = comptime!(TOGETHER.min(tiles - first));
+        // What is small is not lost in what is large.
+        let mut large = Sequence::<Array<Sums>>::new();
+        let mut small = Sequence::<Array<Sums>>::new();
         #[unroll]
-        for of_query in 0..comptime!(order + 1) {
-            let of_keys = comptime!((order - of_query) as u32 * flash.key_words()[1]);
+        for _ in 0..count {
+            large.push(no_sums());
+            small.push(no_sums());
+        }
+        #[unroll]
+        for step in 0..steps {
+            let mut keys = Sequence::<Array<Pair>>::new();
             #[unroll]
-            for step in 0..steps {
-                let word = row + comptime!(of_keys + step as u32 * 8);
-                let mut keys = Array::<Pair>::new(2usize);
-                keys[0] = Pair::reinterpret(staged[word as usize]);
-                keys[1] = Pair::reinterpret(staged[(word + 4) as usize]);
-                definition.execute_inplace(query_tiles.index(comptime!(of_query * steps + step)), &keys, &mut sums);
+            for tile in 0..count {
+                let before = comptime!((first + tile) as u32 * COLUMNS * flash.key_words()[0] + step as u32 * 8);
+                #[unroll]
+                for part in 0..parts {
+                    keys.push(staged_pairs(staged, row + before + comptime!(part as u32 * flash.key_words()[1])));
+                }
+            }
+            #[unroll]
+            for turn in 0..parts {
+                let order = comptime!(parts - 1 - turn);
+                #[unroll]
+                for of_query in 0..comptime!(order + 1) {
+                    let queries = query_tiles.index(comptime!(of_query * steps + step));
+                    #[unroll]
+                    for tile in 0..count {
+                        let keys = keys.index(comptime!(tile * parts + order - of_query));
+                        if comptime!(order > 0) {
+                            definition.execute_inplace(queries, keys, small.index_mut(tile));
+                        } else {
+                            definition.execute_inplace(queries, keys, large.index_mut(tile));
+                        }
+                    }
+                }
             }
         }
+        #[unroll]
+        for tile in 0..count {
+            let mut sums = no_sums();
+            sums[0] = large.index(tile)[0] + small.index(tile)[0];
+            sums[1] = large.index(tile)[1] + small.index(tile)[1];
+            scores.push(sums);
+        }
     }
-    sums
+    scores
 }
 
-/// Adds the products of the weights of 16 keys with eight dimensions of their values.
+/// What a lane holds of a second operand: two pairs, four words apart.
+#[cube]
+fn staged_pairs(staged: &SharedMemory<u32>, word: u32) -> Array<Pair> {
+    let mut pairs = Array::<Pair>::new(2usize);
+    pairs[0] = Pair::reinterpret(staged[word as usize]);
+    pairs[1] = Pair::reinterpret(staged[(word + 4) as usize]);
+    pairs
+}
+
+/// Adds the products of the weights of 16 keys with their values.
 #[cube]
 fn add_values(
     weights: &Sequence<Array<Pair>>,
     staged: &SharedMemory<u32>,
-    outputs: &mut Array<Sums>,
+    outputs: &mut Sequence<Array<Sums>>,
     #[comptime] step: usize,
-    #[comptime] tile: usize,
     #[comptime] flash: Flash,
 ) {
     let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
     let parts = comptime!(flash.parts as usize);
     let weight_parts = comptime!(flash.weight_parts());
-    let row = (comptime!(tile as u32 * COLUMNS) + UNIT_POS_X / 4) * comptime!(flash.value_words()[0])
-        + UNIT_POS_X % 4
-        + comptime!(step as u32 * 8);
-    // The tensor cores' own sums lose low bits as they grow, so they are kept short and added in f32.
-    let mut sums = no_sums();
+    let tiles = comptime!((flash.head_dim / COLUMNS) as usize);
+    let row = UNIT_POS_X / 4 * comptime!(flash.value_words()[0]) + UNIT_POS_X % 4 + comptime!(step as u32 * 8);
     #[unroll]
-    for turn in 0..weight_parts {
-        let order = comptime!(weight_parts - 1 - turn);
+    for group in 0..comptime!(tiles.div_ceil(TOGETHER)) {
+        let first = comptime!(group * TOGETHER);
+        let count = comptime!(TOGETHER.min(tiles - first));
+        let mut values = Sequence::<Array<Pair>>::new();
+        // The tensor cores' own sums lose low bits as they grow, so they are kept short and added in f32.
+        let mut sums = Sequence::<Array<Sums>>::new();
         #[unroll]
-        for of_weight in 0..comptime!(order + 1) {
-            if comptime!(order - of_weight < parts) {
-                let word = row + comptime!((order - of_weight) as u32 * flash.value_words()[1]);
-                let mut values = Array::<Pair>::new(2usize);
-                values[0] = Pair::reinterpret(staged[word as usize]);
-                values[1] = Pair::reinterpret(staged[(word + 4) as usize]);
-                definition.execute_inplace(weights.index(of_weight), &values, &mut sums);
+        for tile in 0..count {
+            let before = comptime!((first + tile) as u32 * COLUMNS * flash.value_words()[0]);
+            #[unroll]
+            for part in 0..parts {
+                values.push(staged_pairs(staged, row + before + comptime!(part as u32 * flash.value_words()[1])));
+            }
+            sums.push(no_sums());
+        }
+        #[unroll]
+        for turn in 0..weight_parts {
+            let order = comptime!(weight_parts - 1 - turn);
+            #[unroll]
+            for of_weight in 0..comptime!(order + 1) {
+                if comptime!(order - of_weight < parts) {
+                    #[unroll]
+                    for tile in 0..count {
+                        let values = values.index(comptime!(tile * parts + order - of_weight));
+                        definition.execute_inplace(weights.index(of_weight), values, sums.index_mut(tile));
+                    }
+                }
             }
         }
+        #[unroll]
+        for tile in 0..count {
+            let output = outputs.index_mut(comptime!(first + tile));
+            output[0] = output[0] + sums.index(tile)[0];
+            output[1] = output[1] + sums.index(tile)[1];
+        }
     }
-    outputs[0] = outputs[0] + sums[0];
-    outputs[1] = outputs[1] + sums[1];
 }
 
 /// Writes two weights, part by part, to a register of each part's tile.
@@ -351,18 +412,16 @@ fn take_apart(
     #[unroll]
     for part in 0..comptime!(flash.weight_parts()) {
         let tile = weights.index_mut(part);
-        let words = coarse(rest);
-        tile[register] = Pair::reinterpret(words);
-        let mut left = Sums::new(rest[0] - first(words));
-        left[1] = rest[1] - second(words);
-        rest = left;
+        let rounded = Pair::cast_from(rest);
+        tile[register] = rounded;
+        rest -= Sums::cast_from(rounded);
     }
 }
 
 /// Two values, rounded to bf16.
 #[cube]
 fn coarse(values: Sums) -> u32 {
-    pair(rounded(values[0]), rounded(values[1]))
+    u32::reinterpret(Pair::cast_from(values))
 }
 
 #[cube]

@@ -50,6 +50,7 @@ pub(in super::super) fn layer_norm(
         halves(&bias),
         halves(&out),
         eps,
+        0.0,
         (channels / FOUR) as u32,
         PLANES,
         x.dtype.into(),
@@ -164,25 +165,11 @@ pub(in super::super) fn snake(x: CudaTensor, alpha: CudaTensor, eps: f32) -> Opt
 }
 
 /// Heads, the first values of each rotated, as a view: `[batch, tokens, heads·head_dim]` → `[batch, heads, tokens, head_dim]`.
-pub(in super::super) fn rotate_heads(
-    x: CudaTensor,
-    heads: usize,
-    [cosines, sines]: [CudaTensor; 2],
-) -> Option<CudaTensor> {
+pub(in super::super) fn rotate_heads(x: CudaTensor, heads: usize, tables: [CudaTensor; 2]) -> Option<CudaTensor> {
     let [batch, tokens, width] = *x.meta.shape().as_slice() else { return None };
     let rows = batch * tokens;
-    if !is_wide_or_narrow(&x) || !(1..=MAX_SECOND).contains(&rows) || heads == 0 || width % heads != 0 {
-        return None;
-    }
-    let (head_dim, rotary_dim) = (width / heads, *cosines.meta.shape().last()?);
-    let tables_fit = [&cosines, &sines]
-        .iter()
-        .all(|table| table.dtype == x.dtype && table.meta.shape().as_slice() == [tokens, rotary_dim]);
-    let fours = head_dim.is_multiple_of(FOUR) && rotary_dim.is_multiple_of(2 * FOUR);
-    if !tables_fit || !fours || rotary_dim > head_dim || u32::try_from(elements(&x)).is_err() {
-        return None;
-    }
-    let (x, cosines, sines) = (into_contiguous(x), into_contiguous(cosines), into_contiguous(sines));
+    let rotation = Rotation::of(&x, [rows, width, heads], tables, tokens)?;
+    let x = into_contiguous(x);
     let out = empty(&x, vec![batch, tokens, width], x.dtype);
     let columns = (width / FOUR) as u32;
     acoustic::rotate_heads::launch::<CudaRuntime>(
@@ -190,16 +177,93 @@ pub(in super::super) fn rotate_heads(
         CubeCount::new_2d(columns.div_ceil(PLANES * PLANE), rows as u32),
         CubeDim::new_1d(PLANES * PLANE),
         halves(&x),
-        halves(&cosines),
-        halves(&sines),
+        halves(&rotation.cosines),
+        halves(&rotation.sines),
         halves(&out),
         tokens as u32,
         columns,
-        (head_dim / FOUR) as u32,
-        (rotary_dim / FOUR) as u32,
+        rotation.head,
+        rotation.rotated,
         x.dtype.into(),
     );
     Some(headed(out, heads))
+}
+
+/// Queries, keys and values for [`attend_in_tiles`]: heads as above, in so many bf16 parts each, of rows that hold all three side
+/// by side: `[batch, tokens, 3·heads·head_dim]`. Queries and keys are rotated.
+pub(in super::super) fn take_heads_apart(
+    x: CudaTensor,
+    heads: usize,
+    [cosines, sines]: [CudaTensor; 2],
+    parts: usize,
+) -> Option<[Vec<CudaTensor>; 3]> {
+    let [batch, tokens, columns] = *x.meta.shape().as_slice() else { return None };
+    let (rows, width) = (batch * tokens, columns / 3);
+    let rotation = Rotation::of(&x, [rows, width, heads], [cosines, sines], tokens)?;
+    if !can_attend_in_tiles(width / heads) || columns % 3 != 0 || u32::try_from(parts * rows * columns).is_err() {
+        return None;
+    }
+    let x = into_contiguous(x);
+    let whole = empty(&x, vec![parts, 3, rows, width], DType::BF16);
+    acoustic::take_heads_apart::launch::<CudaRuntime>(
+        &whole.client,
+        CubeCount::new_2d(((columns / FOUR) as u32).div_ceil(PLANES * PLANE), rows as u32),
+        CubeDim::new_1d(PLANES * PLANE),
+        halves(&x),
+        halves(&rotation.cosines),
+        halves(&rotation.sines),
+        halves(&whole),
+        tokens as u32,
+        rows as u32,
+        (width / FOUR) as u32,
+        rotation.head,
+        rotation.rotated,
+        parts as u32,
+        x.dtype.into(),
+    );
+    let bytes = (rows * width * DType::BF16.size()) as u64;
+    let part = |index: usize| {
+        let (before, behind) = (index as u64, (3 * parts - 1 - index) as u64);
+        let handle = whole.handle.clone().offset_start(before * bytes).offset_end(behind * bytes);
+        let shape = vec![batch, tokens, width].into();
+        let rows = CudaTensor::new_contiguous(whole.client.clone(), whole.device.clone(), shape, handle, DType::BF16);
+        headed(rows, heads)
+    };
+    Some([0, 1, 2].map(|matrix| (0..parts).map(|index| part(3 * index + matrix)).collect()))
+}
+
+/// What a rotation of heads reads beside them, in fours.
+struct Rotation {
+    cosines: CudaTensor,
+    sines: CudaTensor,
+    head: u32,
+    rotated: u32,
+}
+
+impl Rotation {
+    /// `None` where tables or sizes do not fit.
+    fn of(
+        x: &CudaTensor,
+        [rows, width, heads]: [usize; 3],
+        [cosines, sines]: [CudaTensor; 2],
+        tokens: usize,
+    ) -> Option<Self> {
+        if !is_wide_or_narrow(x) || !(1..=MAX_SECOND).contains(&rows) || heads == 0 || width % heads != 0 {
+            return None;
+        }
+        let (head_dim, rotary_dim) = (width / heads, *cosines.meta.shape().last()?);
+        let tables_fit = [&cosines, &sines]
+            .iter()
+            .all(|table| table.dtype == x.dtype && table.meta.shape().as_slice() == [tokens, rotary_dim]);
+        let fours = head_dim.is_multiple_of(FOUR) && rotary_dim.is_multiple_of(2 * FOUR);
+        let fits = tables_fit && fours && rotary_dim <= head_dim && u32::try_from(elements(x)).is_ok();
+        fits.then(|| Self {
+            cosines: into_contiguous(cosines),
+            sines: into_contiguous(sines),
+            head: (head_dim / FOUR) as u32,
+            rotated: (rotary_dim / FOUR) as u32,
+        })
+    }
 }
 
 /// A view `[batch, heads, tokens, head_dim]` of contiguous `[batch, tokens, heads·head_dim]`.
@@ -275,7 +339,7 @@ fn in_eights(tensor: &CudaTensor) -> bool {
 }
 
 /// Returns the values from the first to behind the last, rounded up to eight.
-pub(in super::super) fn reach(tensor: &CudaTensor) -> usize {
+fn reach(tensor: &CudaTensor) -> usize {
     let steps = tensor.meta.shape().iter().zip(tensor.meta.strides().iter());
     (steps.map(|(size, stride)| (size - 1) * stride).sum::<usize>() + 1).next_multiple_of(EIGHT)
 }

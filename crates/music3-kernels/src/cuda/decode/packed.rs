@@ -64,7 +64,7 @@ pub(super) fn cube_sum(value: f32, scratch: &mut SharedMemory<f32>, #[comptime] 
 
 /// The largest of the lanes of a cube, for all of them.
 #[cube]
-pub(super) fn cube_max(value: f32, scratch: &mut SharedMemory<f32>, #[comptime] planes: u32) -> f32 {
+pub(in super::super) fn cube_max(value: f32, scratch: &mut SharedMemory<f32>, #[comptime] planes: u32) -> f32 {
     let most = plane_max(value);
     if UNIT_POS_PLANE == 0 {
         scratch[PLANE_POS as usize] = most;
