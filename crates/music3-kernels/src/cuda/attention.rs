@@ -101,11 +101,14 @@ pub(super) fn attend(query: CudaTensor, key: CudaTensor, value: CudaTensor, scal
         return None;
     }
     let dtype = query.dtype;
+    // As torch does, whose roundings of both are larger than those of the scores' sums.
+    let root = scale.sqrt();
+    let (query, key) = (decode::scaled(query, root)?, decode::scaled(key, root)?);
     let scores = empty(&query, vec![batch, heads, queries, row], DType::F32);
     let mut of_keys = scores.clone();
     of_keys.meta.shape_mut()[3] = keys;
     let of_keys = multiply(query, transposed(key), DType::F32, Added::default(), Some(of_keys))?;
-    decode::softmax_in_place(&scores, scale, keys)?;
+    decode::softmax_in_place(&scores, keys)?;
     let out = empty(&scores, vec![batch, queries, heads * head_dim], DType::F32);
     let value = if dtype == DType::F32 { value } else { converted(value, DType::F32) };
     multiply(of_keys, value, DType::F32, Added::default(), Some(decode::headed(out.clone(), heads)))?;

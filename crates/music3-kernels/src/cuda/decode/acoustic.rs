@@ -193,17 +193,23 @@ pub(super) fn take_heads_apart<F: Float>(
     }
 }
 
-/// Softmax of `scale · x` over rows of `keys` values that begin `row` fours apart, in place, one row a plane. What lies behind
+/// `factor · x` in f32.
+#[cube(launch)]
+pub(super) fn scale<F: Float>(
+    x: &Array<Four<F>>,
+    out: &mut Array<Four<f32>>,
+    factor: f32,
+    #[define(F)] _dtype: StorageType,
+) {
+    if ABSOLUTE_POS < out.len() {
+        out[ABSOLUTE_POS] = wide::<F>(x[ABSOLUTE_POS]) * Four::<f32>::new(factor);
+    }
+}
+
+/// Softmax over rows of `keys` values that begin `row` fours apart, in place, one row a plane. What lies behind
 /// the keys becomes zero. A lane keeps `turns` fours.
 #[cube(launch)]
-pub(super) fn softmax_in_place(
-    x: &mut Array<Four<f32>>,
-    scale: f32,
-    keys: u32,
-    row: u32,
-    rows: u32,
-    #[comptime] turns: u32,
-) {
+pub(super) fn softmax_in_place(x: &mut Array<Four<f32>>, keys: u32, row: u32, rows: u32, #[comptime] turns: u32) {
     let line = CUBE_POS_X * CUBE_DIM_Y + UNIT_POS_Y;
     if line < rows {
         let start = line * row;
@@ -214,7 +220,7 @@ pub(super) fn softmax_in_place(
             let place = turn * PLANE_DIM + UNIT_POS_X;
             let mut loaded = Four::<f32>::new(LOWEST);
             if place < row {
-                loaded = x[(start + place) as usize] * Four::<f32>::new(scale);
+                loaded = x[(start + place) as usize];
             }
             #[unroll]
             for part in 0..4u32 {

@@ -355,8 +355,29 @@ const TILED_PLANES: u32 = 4;
 /// Values of a head whose sums fit a plane's registers, and which fit beside each other into a cube's memory.
 const MAX_TILED_HEAD: usize = 64;
 
-/// Softmax of `scale · x` over the first `keys` of each row of `scores`, in place; `None` for rows too long for a plane.
-pub(in super::super) fn softmax_in_place(scores: &CudaTensor, scale: f32, keys: usize) -> Option<()> {
+/// `factor · x` in f32; a view of memory that it fills keeps its strides. `None` where values do not divide into fours.
+pub(in super::super) fn scaled(x: CudaTensor, factor: f32) -> Option<CudaTensor> {
+    let count = elements(&x);
+    if !is_wide_or_narrow(&x) || count == 0 || !count.is_multiple_of(FOUR) {
+        return None;
+    }
+    let x = if reach(&x) == count { x } else { into_contiguous(x) };
+    let mut out = x.clone();
+    (out.handle, out.dtype) = (x.client.empty(count * size_of::<f32>()), DType::F32);
+    acoustic::scale::launch::<CudaRuntime>(
+        &x.client,
+        cubecl::calculate_cube_count_elemwise(&x.client, count / FOUR, CubeDim::new_1d(PLANES * PLANE)),
+        CubeDim::new_1d(PLANES * PLANE),
+        array(&x.handle, count),
+        array(&out.handle, count),
+        factor,
+        x.dtype.into(),
+    );
+    Some(out)
+}
+
+/// Softmax over the first `keys` of each row of `scores`, in place; `None` for rows too long for a plane.
+pub(in super::super) fn softmax_in_place(scores: &CudaTensor, keys: usize) -> Option<()> {
     let row = *scores.meta.shape().last()?;
     let rows = elements(scores).checked_div(row)?;
     let turns = row.div_ceil(FOUR * PLANE as usize).next_multiple_of(2);
@@ -369,7 +390,6 @@ pub(in super::super) fn softmax_in_place(scores: &CudaTensor, scale: f32, keys: 
         CubeCount::new_1d((rows as u32).div_ceil(PLANES)),
         CubeDim::new_2d(PLANE, PLANES),
         halves(scores),
-        scale,
         keys as u32,
         (row / FOUR) as u32,
         rows as u32,

@@ -28,7 +28,7 @@ pub(super) use self::{
     few_rows::{gated, linear_added},
     many_rows::{
         attend_in_tiles, can_attend_in_tiles, can_finish, can_gate, finished, gate_halves, headed, joined, layer_norm,
-        normalise, rotate_heads, snake, softmax, softmax_in_place, take_heads_apart,
+        normalise, rotate_heads, scaled, snake, softmax, softmax_in_place, take_heads_apart,
     },
     packed::{FOUR, Four, cube_max},
     pointwise::Joint,
