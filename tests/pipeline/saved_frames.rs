@@ -107,7 +107,8 @@ impl Crafted {
 fn each_file_of_something_else_has_its_own_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.frames");
-    let checkpoint = Checkpoint::open(music3::demo::unpack(music3::demo::Demo::Random).expect("the demo")).expect("the demo checkpoint");
+    let checkpoint = Checkpoint::open(music3::demo::unpack(music3::demo::Demo::Random).expect("the demo"))
+        .expect("the demo checkpoint");
     let configs = ModelConfigs::read(&checkpoint).expect("its configurations");
     let good = Crafted::good(&configs);
     let read = |crafted: &Crafted| {

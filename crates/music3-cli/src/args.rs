@@ -14,7 +14,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   music3 generate --demo
-      Try the program: a tiny model plays a nursery tune, the one it knows best, in song.wav.
+      Try the program: a tiny model that knows four tunes plays one of them into song.wav.
   music3 generate --model weights --caption \"dreamy synth pop, female voice\" --lyrics-file song.txt
       Make a song of up to a minute with the published weights.
   music3 plot song.wav

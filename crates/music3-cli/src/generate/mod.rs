@@ -52,7 +52,9 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode, Failure> {
         again: order.again.as_ref().map(|again| Sameness::of(&made.song, &written.wav_sha256, &again.recipe.outcome)),
         // Only codes that this run has drawn say something about it.
         upstream: match (&order.checkpoint, &order.frames) {
-            (Source::Demo(Demo::Tunes), None) => demo::compare_with_upstream(&order.request, order.precision, &made.song),
+            (Source::Demo(Demo::Tunes), None) => {
+                demo::compare_with_upstream(&order.request, order.precision, &made.song)
+            }
             _ => None,
         },
     };

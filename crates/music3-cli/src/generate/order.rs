@@ -135,9 +135,7 @@ impl Order {
 /// Returns what is asked for unless told otherwise. Without `--demo` the command line has both texts.
 fn default_request(demo: Option<DemoArg>) -> SongRequest {
     match demo.map(|demo| demo.tune()) {
-        Some(Some(tune)) => {
-            SongRequest { max_seconds: TUNE_SECONDS, ..SongRequest::new(tune.caption, tune.lyrics) }
-        }
+        Some(Some(tune)) => SongRequest { max_seconds: TUNE_SECONDS, ..SongRequest::new(tune.caption, tune.lyrics) },
         Some(None) => SongRequest { max_seconds: NOISE_SECONDS, ..SongRequest::new(DEMO_CAPTION, DEMO_LYRICS) },
         None => SongRequest { max_seconds: DEFAULT_MAX_SECONDS, ..SongRequest::new(DEMO_CAPTION, DEMO_LYRICS) },
     }

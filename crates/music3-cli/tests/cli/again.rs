@@ -136,7 +136,7 @@ fn refuses_what_cannot_be_made_again() {
         (&["--recipe", "tpu.json"], "there is no backend `tpu`"),
         (&["--recipe", "song.json", "--output", "song.wav"], "would replace a file that is read"),
         (&["--recipe", "song.json", "--from-codes", "a.frames"], "cannot be used with"),
-        (&["--from-codes", "a.frames"], "--demo|--model <DIR>"),
+        (&["--from-codes", "a.frames"], "--demo [<TUNE>]|--model <DIR>"),
         (&["--demo", "--from-codes", "missing"], "--from-codes: missing: "),
         (&["--demo", "--from-codes", "song.wav"], "not a safetensors file"),
         (&["--demo", "--from-codes", "a.frames", "--lyrics", "la"], "--lyrics does nothing here"),

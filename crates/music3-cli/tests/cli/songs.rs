@@ -83,8 +83,9 @@ fn the_path_is_all_that_goes_to_standard_output() {
     fs::create_dir(program.path("songs")).expect("a folder");
     let output = ["--output", "songs/noise.wav", "--quiet"];
     let run = |more: &[&str]| {
-        let ran =
-            program.run(&[&["generate", "--demo", "random", "--max-seconds", "0.4", "--steps", "1"], &output[..], more].concat());
+        let ran = program.run(
+            &[&["generate", "--demo", "random", "--max-seconds", "0.4", "--steps", "1"], &output[..], more].concat(),
+        );
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "songs/noise.wav\n", ""));
         fs::read(program.path("songs/noise.wav")).expect("the song")
     };
@@ -97,7 +98,8 @@ fn the_path_is_all_that_goes_to_standard_output() {
 #[test]
 fn two_windows_make_one_song() {
     let program = Program::new();
-    let arguments = ["generate", "--demo", "random", "--max-seconds", "8.4", "--steps", "1", "--precision", "f32", "--json"];
+    let arguments =
+        ["generate", "--demo", "random", "--max-seconds", "8.4", "--steps", "1", "--precision", "f32", "--json"];
     let report = program.run(&arguments).json();
     assert_song(&program, "song.wav", &report, 210);
 }

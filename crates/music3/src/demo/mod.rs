@@ -12,12 +12,12 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
+use self::unpacking::{cache_folder, unpack_bytes};
 pub use self::{
     tunes::{Note, Tune, tunes},
     unpacking::unpack_file,
     upstream_codes::{UpstreamCodes, compare_with_upstream},
 };
-use self::unpacking::{cache_folder, unpack_bytes};
 use crate::{error::SongError, fingerprint::hex};
 
 /// A checkpoint that the program carries.

@@ -137,5 +137,4 @@ mod tests {
         assert!(unpack_bytes(&packed[..packed.len() / 2], cache.path(), "x").is_err());
         assert_eq!(fs::read_dir(cache.path()).expect("the cache").count(), 0, "nothing is left");
     }
-
 }

@@ -67,9 +67,8 @@ fn recorded() -> Vec<RecordedRun> {
 /// attention; `None` if no such run of upstream is recorded. The codes do not depend on the number of steps.
 pub fn compare_with_upstream(request: &SongRequest, precision: Precision, song: &Song) -> Option<UpstreamCodes> {
     let asked = (&request.caption, &request.lyrics, request.max_seconds, request.seed, request.rng);
-    let run = recorded()
-        .into_iter()
-        .find(|run| asked == (&run.caption, &run.lyrics, run.max_seconds, run.seed, run.rng))?;
+    let run =
+        recorded().into_iter().find(|run| asked == (&run.caption, &run.lyrics, run.max_seconds, run.seed, run.rng))?;
     let upstream = run.drawn_in(precision.autoregressive());
     let frames = &upstream.codes[1..];
     let differing = song.codes.iter().zip(frames).position(|(ours, upstream)| ours != upstream);
