@@ -84,7 +84,7 @@ fn every_tune_is_played_note_by_note() {
     for tune in tunes() {
         let audio = played(&program, &tune.name, &[]);
         let table = table(&tune, &audio);
-        println!("{table}");
+        eprintln!("{table}");
         assert_eq!(notes_heard(&audio, &tune), tune.notes.len(), "{table}");
         let seconds = tune.frames as f64 / 25.0;
         assert!((audio.duration_secs() - seconds).abs() < 0.05, "{} does not end where it should", tune.name);
