@@ -66,7 +66,7 @@ class Rows:
         self.unused_codes = SEMANTIC_CODES - len(semantic)
 
     def of(self, ids):
-        return torch.searchsorted(self.ids, ids)
+        return torch.searchsorted(self.ids.to(ids.device), ids)
 
 
 @dataclass
@@ -206,7 +206,6 @@ def train_language(teacher, device, scale, progress):
     """The trained components, in f32."""
     torch.manual_seed(5)
     models = Models(teacher.rows).to(device).train()
-    models.rows.ids = models.rows.ids.to(device)
     steps = round(STEPS * scale)
     optimizer = torch.optim.AdamW(models.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps, pct_start=0.1)
@@ -221,7 +220,6 @@ def train_language(teacher, device, scale, progress):
         if step % progress == 0 or step == steps:
             values = f"semantic {drawn:.5f}, residual {residual:.5f}, condition {condition:.5f}"
             print(f"language {step}/{steps}: {values}, {time.time() - started:.0f} s", flush=True)
-    models.rows.ids = models.rows.ids.cpu()
     return models.cpu().eval()
 
 

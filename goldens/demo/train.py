@@ -9,8 +9,8 @@ usage: train.py [--out DIR] [--scale X] [--device cpu|cuda]       (default: this
 4. Upstream draws every tune in bf16 and in f32; the transformer learns to make latents from the conditions found there.
 5. Upstream's pipeline plays every tune, with seeds that training did not use; a wrong code or note fails the script.
 
-`--scale` multiplies the numbers of steps. The same seed on the same machine gives the same bytes; another machine's
-arithmetic gives another checkpoint that plays the same tunes.
+`--scale` multiplies the numbers of steps. On a CPU the same seed gives the same bytes; a GPU, or another
+machine's arithmetic, gives another checkpoint that plays the same tunes.
 """
 
 import argparse
