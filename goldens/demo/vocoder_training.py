@@ -27,9 +27,7 @@ def crops(tunes, generator):
     for _ in range(BATCH):
         wave, latent = tunes[int(torch.randint(len(tunes), (), generator=generator))]
         last = latent.shape[1] - CROP
-        # One in four lies at an end of the tune, where padding is part of what is heard.
-        end = {0: 0, 1: last}.get(int(torch.randint(8, (), generator=generator)))
-        start = int(torch.randint(last + 1, (), generator=generator)) if end is None else end
+        start = min(max(int(torch.randint(-EDGE, last + EDGE + 1, (), generator=generator)), 0), last)
         latents.append(latent[:, start : start + CROP])
         samples.append(wave[:, start * HOP : (start + CROP) * HOP])
         count = torch.zeros(CROP)
