@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn answer<B: Backend>(backend: &'static str) -> Result<Answer, SongError> {
     let device = B::Device::default();
     let options = Options { precision: Precision::F32, ..Options::default() };
-    let music = Music3::<B>::open(&music3::demo::unpack()?, device.clone(), options)?;
+    let music = Music3::<B>::open(&music3::demo::unpack(music3::demo::Demo::Random)?, device.clone(), options)?;
     let channels = music.configs().transformer.in_channels;
     let condition = music.configs().transformer.condition_dim;
     let latents: Tensor<B, 3> = waves([2, channels, 86], &device);

@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The same code for every backend.
 fn make<B: Backend>(events: &mpsc::Sender<Progress>, stop: &AtomicBool) -> Result<Song, SongError> {
-    let folder = music3::demo::unpack()?;
+    let folder = music3::demo::unpack(music3::demo::Demo::Random)?;
     let music = Music3::<B>::open(&folder, B::Device::default(), Options::default())?;
     let request = SongRequest {
         max_seconds: 1.0,

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = FlexDevice;
     // f32, where nothing is rounded between a weight and its gradient.
     let options = Options { precision: Precision::F32, ..Options::default() };
-    let music = Music3::<Trained>::open(&music3::demo::unpack()?, device, options)?;
+    let music = Music3::<Trained>::open(&music3::demo::unpack(music3::demo::Demo::Random)?, device, options)?;
     let mut transformer = music.load_transformer(&mut ())?;
     let (channels, condition_dim) = (transformer.in_channels(), music.configs().transformer.condition_dim);
     eprintln!("{} parameters, all of them trained", transformer.num_params());

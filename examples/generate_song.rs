@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).map_or_else(|| std::env::temp_dir().join("music3.wav"), PathBuf::from);
 
     // The demo checkpoint is tiny and random, so this makes noise. For music, pass the folder of the published weights.
-    let folder = music3::demo::unpack()?;
+    let folder = music3::demo::unpack(music3::demo::Demo::Random)?;
 
     let music = Music3::<Flex>::open(&folder, FlexDevice, Options::default())?;
     let request = SongRequest {

@@ -9,7 +9,7 @@ use music3::weights::{Checkpoint, TensorSource};
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = match std::env::args_os().nth(1) {
         Some(folder) => PathBuf::from(folder),
-        None => music3::demo::unpack()?,
+        None => music3::demo::unpack(music3::demo::Demo::Random)?,
     };
     // Only headers are read here, whatever the size of the files.
     let checkpoint = Checkpoint::open(folder)?;

@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let folder = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
 
-    let music = Music3::<Flex>::open(&music3::demo::unpack()?, FlexDevice, Options::default())?;
+    let music =
+        Music3::<Flex>::open(&music3::demo::unpack(music3::demo::Demo::Random)?, FlexDevice, Options::default())?;
     let mut held = Vec::new();
     for seed in 0..songs {
         // Songs of two lengths, so that none finds exactly the room that the one before has freed.

@@ -11,7 +11,8 @@ use music3::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).map_or_else(|| std::env::temp_dir().join("music3.frames"), PathBuf::from);
-    let music = Music3::<Flex>::open(&music3::demo::unpack()?, FlexDevice, Options::default())?;
+    let music =
+        Music3::<Flex>::open(&music3::demo::unpack(music3::demo::Demo::Random)?, FlexDevice, Options::default())?;
     let request = SongRequest {
         max_seconds: 1.0,
         steps: 8,

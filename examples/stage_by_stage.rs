@@ -8,7 +8,7 @@ use burn_flex::{Flex, FlexDevice};
 use music3::{Music3, Options, Sampler, SongRequest, flow::FlowOptions, rng::TorchGenerator, vocode::vocode};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = music3::demo::unpack()?;
+    let folder = music3::demo::unpack(music3::demo::Demo::Random)?;
     let music = Music3::<Flex>::open(&folder, FlexDevice, Options::default())?;
     let request = SongRequest {
         max_seconds: 1.0,

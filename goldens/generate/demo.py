@@ -7,22 +7,14 @@ seed. Every value is a small integer times a power of two. That keeps the archiv
 product exact in f32, so that two right implementations seldom round apart and whole songs can be compared.
 """
 
-import gzip
-import hashlib
-import io
-import json
 import math
 import os
 import sys
-import tarfile
-import tempfile
 import warnings
 
 import numpy as np
 import torch
 from diffusers import (
-    FlowMatchEulerDiscreteScheduler,
-    MiniMaxMusic3Blocks,
     MiniMaxMusic3ConditionEncoder,
     MiniMaxMusic3RVQDepthDecoder,
     MiniMaxMusic3Transformer1DModel,
@@ -30,6 +22,7 @@ from diffusers import (
 )
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from checkpoint_folder import new_scheduler, write_packed
 from demo_tokenizer import build_tokenizer
 
 SEED = 20240
@@ -141,76 +134,25 @@ def vocoder(draws):
     return model
 
 
-def write_folder(folder):
-    """Writes the checkpoint, and the index by which upstream's pipeline finds its components."""
+def components():
+    """Every component of the checkpoint, by its folder's name."""
     draws = Draws(SEED)
     tokenizer, text_tokens = build_tokenizer()
-    pipeline = MiniMaxMusic3Blocks().init_pipeline()
-    scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1, shift=1.0, invert_sigmas=True)
-    components = {
+    return {
         "tokenizer": tokenizer,
         "language_model": language_model(draws, text_tokens),
         "rvq_depth_decoder": depth_decoder(draws),
         "condition_encoder": condition_encoder(draws),
         "transformer": transformer(draws),
-        "scheduler": scheduler,
+        "scheduler": new_scheduler(),
         "vocoder": vocoder(draws),
     }
-    shards = {"language_model": LANGUAGE_MODEL_SHARD, "transformer": TRANSFORMER_SHARD}
-    for name, component in components.items():
-        options = {"max_shard_size": shards[name]} if name in shards else {}
-        component.save_pretrained(os.path.join(folder, name), **options)
-    pipeline.update_components(**components)
-    pipeline.save_config(save_directory=folder)
-    point_index_at_folder(os.path.join(folder, "modular_model_index.json"), components)
-    return folder
-
-
-def point_index_at_folder(path, components, checkpoint=NAME):
-    """Names each component's subfolder; upstream prefers the local copy to the name in the index."""
-    with open(path, encoding="utf-8") as file:
-        index = json.load(file)
-    for name, component in components.items():
-        library = type(component).__module__.split(".")[0]
-        loading = index[name][2] if name in index else {}
-        type_hint = loading.get("type_hint") or [library, type(component).__name__]
-        loading = {"type_hint": type_hint, "pretrained_model_name_or_path": checkpoint}
-        loading |= {"subfolder": name, "variant": None, "revision": None}
-        index[name] = [library, type(component).__name__, loading]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(index, file, indent=2, sort_keys=True)
-        file.write("\n")
-
-
-def pack(folder, archive):
-    """Packs a folder so that the same files always give the same bytes."""
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        names = sorted(
-            os.path.relpath(os.path.join(root, name), folder) for root, _, files in os.walk(folder) for name in files
-        )
-        for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
-                content = file.read()
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(content), 0o644, 0
-            tar.addfile(entry, io.BytesIO(content))
-    with open(archive, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
-        packed.write(raw.getvalue())
 
 
 def main(out_dir):
     torch.set_num_threads(1)
-    os.makedirs(out_dir, exist_ok=True)
-    archive = os.path.join(out_dir, "demo-checkpoint.tar.gz")
-    with tempfile.TemporaryDirectory() as folder:
-        write_folder(folder)
-        pack(folder, archive)
-    with open(archive, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
-    with open(os.path.join(out_dir, "demo-checkpoint.sha256"), "w", encoding="utf-8") as file:
-        file.write(digest + "\n")
-    print(f"{archive}: {os.path.getsize(archive)} bytes, sha256 {digest}")
+    shards = {"language_model": LANGUAGE_MODEL_SHARD, "transformer": TRANSFORMER_SHARD}
+    write_packed(os.path.join(out_dir, "demo-checkpoint"), components(), NAME, shards)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ fn move_to_a_device<B: Backend>(device: &B::Device) {
 }
 
 fn count_their_parameters<B: Backend>(device: &B::Device) {
-    let folder = demo::unpack().expect("the demo checkpoint");
+    let folder = demo::unpack(demo::Demo::Random).expect("the demo checkpoint");
     let music = Music3::<B>::open(&folder, device.clone(), Options::default()).expect("a checkpoint");
     let half = music.load_autoregressive(&mut ()).expect("the first stage");
     let flow = music.load_flow(&mut ()).expect("the second stage");

@@ -13,7 +13,7 @@ use safetensors::{Dtype, tensor::TensorView};
 on_each_backend!(frames_render_to_the_song_they_are_from, a_value_that_is_not_finite_is_not_written);
 
 fn open<B: Backend>(precision: Precision, device: &B::Device) -> Music3<B> {
-    let folder = music3::demo::unpack().expect("the demo checkpoint");
+    let folder = music3::demo::unpack(music3::demo::Demo::Random).expect("the demo checkpoint");
     Music3::open(&folder, device.clone(), Options { precision, ..Options::default() }).expect("the demo checkpoint")
 }
 
@@ -107,7 +107,8 @@ impl Crafted {
 fn each_file_of_something_else_has_its_own_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.frames");
-    let checkpoint = Checkpoint::open(music3::demo::unpack().expect("the demo")).expect("the demo checkpoint");
+    let checkpoint = Checkpoint::open(music3::demo::unpack(music3::demo::Demo::Random).expect("the demo"))
+        .expect("the demo checkpoint");
     let configs = ModelConfigs::read(&checkpoint).expect("its configurations");
     let good = Crafted::good(&configs);
     let read = |crafted: &Crafted| {

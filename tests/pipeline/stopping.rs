@@ -41,7 +41,7 @@ impl<B: Backend> Listener<B> for StopAt {
 }
 
 fn open<B: Backend>(device: &B::Device) -> Music3<B> {
-    let folder = music3::demo::unpack().expect("the demo checkpoint");
+    let folder = music3::demo::unpack(music3::demo::Demo::Random).expect("the demo checkpoint");
     Music3::open(&folder, device.clone(), Options::default()).expect("the demo checkpoint")
 }
 

@@ -7,14 +7,14 @@ use music3::{ComputePath, Matmul, Precision, rng::Rng};
 
 pub(crate) use crate::again_args::AgainArgs;
 use crate::{
-    bench::BenchCommand, completions::CompletionsArgs, convert::ConvertArgs, plot::PlotArgs, synth::SynthArgs,
-    verify::VerifyArgs,
+    bench::BenchCommand, completions::CompletionsArgs, convert::ConvertArgs, demo_args::DemoArg, plot::PlotArgs,
+    synth::SynthArgs, verify::VerifyArgs,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   music3 generate --demo
-      Try the program: a tiny random model makes four seconds of noise in song.wav.
+      Try the program: a tiny model that knows four tunes plays one of them into song.wav.
   music3 generate --model weights --caption \"dreamy synth pop, female voice\" --lyrics-file song.txt
       Make a song of up to a minute with the published weights.
   music3 plot song.wav
@@ -33,7 +33,7 @@ Exit codes: 0 done, 1 failed, 2 cannot be done as asked, 130 stopped by Ctrl-C."
 const GENERATE_EXAMPLES: &str = "\
 Examples:
   music3 generate --demo
-  music3 generate --demo --max-seconds 10 --seed 7 --output noise.wav
+  music3 generate --demo ode-to-joy --output joy.wav
   music3 generate --model weights --caption \"slow folk ballad, male voice\" --lyrics-file song.txt --max-seconds 90
   cat song.txt | music3 generate --model weights --caption \"punk, fast\" --lyrics-file - --json
   music3 generate --recipe song.json
@@ -93,9 +93,10 @@ pub(crate) enum Command {
 #[command(group = ArgGroup::new("checkpoint").args(["demo", "model"]))]
 #[command(group = ArgGroup::new("origin").required(true).multiple(true).args(["demo", "model", "recipe"]))]
 pub(crate) struct CheckpointArgs {
-    /// Use the demo model that the program carries. It is tiny and random: every stage runs, and the result is noise.
-    #[arg(long)]
-    pub(crate) demo: bool,
+    /// Use the demo model that the program carries, and ask it for a tune [default: twinkle]. It is tiny and has learned
+    /// these tunes and nothing else; `random` is another, whose songs are noise.
+    #[arg(long, value_name = "TUNE", value_enum, num_args = 0..=1, default_missing_value = "twinkle")]
+    pub(crate) demo: Option<DemoArg>,
     /// Folder with the published weights, in either layout.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
@@ -106,10 +107,10 @@ pub(crate) struct CheckpointArgs {
 pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) checkpoint: CheckpointArgs,
-    /// Describe the music: genre, mood, voices, instruments [default with --demo: a folk song].
+    /// Describe the music: genre, mood, voices, instruments [default with --demo: the tune's].
     #[arg(long, value_name = "TEXT", required_unless_present_any = ["demo", "recipe", "from_codes"], allow_hyphen_values = true)]
     pub(crate) caption: Option<String>,
-    /// The words to sing [default with --demo: a verse].
+    /// The words to sing [default with --demo: the tune's].
     #[arg(long, value_name = "TEXT", required_unless_present_any = ["demo", "lyrics_file", "recipe", "from_codes"], allow_hyphen_values = true)]
     pub(crate) lyrics: Option<String>,
     /// Read the words from a UTF-8 text file; - is standard input.
@@ -118,7 +119,7 @@ pub(crate) struct GenerateArgs {
     /// Let control tokens spelled in the texts, such as <|im_end|>, reach the model as tokens instead of refusing them.
     #[arg(long)]
     pub(crate) allow_special_tokens: bool,
-    /// Length at most; the model may end earlier, and 360 is the limit [default: 60, with --demo 4].
+    /// Length at most; the model may end earlier, and 360 is the limit [default: 60; with --demo 8, and 4 for random].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub(crate) max_seconds: Option<f64>,
     /// Steps of the flow per window of 8 seconds; fewer is faster and rougher [default: 30].
@@ -160,9 +161,9 @@ pub(crate) struct InspectArgs {
     /// Folder with a checkpoint in either layout.
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-    /// Look into the demo model that the program carries.
-    #[arg(long)]
-    pub(crate) demo: bool,
+    /// Look into the demo model that the program carries; `random` is another.
+    #[arg(long, value_name = "TUNE", value_enum, num_args = 0..=1, default_missing_value = "twinkle")]
+    pub(crate) demo: Option<DemoArg>,
     /// Print as JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode};
 
-use music3::{Bf16Storage, Estimate, ModelConfigs, Precision, RunSize, Stage};
+use music3::{Bf16Storage, Estimate, ModelConfigs, Precision, RunSize, Stage, demo::Demo};
 use music3_text::{PromptTokenizer, TextError};
 use music3_weights::{Checkpoint, CheckpointSummary, Component, WeightsError};
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     args::InspectArgs,
+    demo_args::DemoArg,
     failure::{Failure, chain},
     figures,
     generate::no_such_folder,
@@ -22,7 +23,7 @@ const USUAL: RunSize = RunSize { prompt_tokens: 400, max_frames: 1500, steps: 30
 /// Shows a checkpoint.
 pub(crate) fn run(args: InspectArgs) -> Result<ExitCode, Failure> {
     let folder = match args.folder {
-        None => music3::demo::unpack()?,
+        None => music3::demo::unpack(args.demo.map_or(Demo::Tunes, DemoArg::demo))?,
         Some(folder) if folder.exists() => folder,
         Some(folder) => return Err(no_such_folder(&folder)),
     };

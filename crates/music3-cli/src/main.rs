@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod completions;
 mod convert;
+mod demo_args;
 mod failure;
 mod figures;
 mod generate;

@@ -61,8 +61,10 @@ pub struct RecipeModel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelSource {
-    /// The one in the program.
+    /// The trained one in the program.
     Demo,
+    /// The random one in the program.
+    RandomDemo,
     /// A folder.
     Folder(String),
 }

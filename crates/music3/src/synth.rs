@@ -93,7 +93,7 @@ impl RandomCheckpoint {
     /// # Errors
     /// The demo checkpoint cannot be unpacked.
     pub fn of_layout(dims: Dims, layout: Layout, seed: u64) -> Result<Self, SynthError> {
-        let demo = demo::unpack()?;
+        let demo = demo::unpack(demo::Demo::Random)?;
         let configs = raw_configs(dims, &demo)?;
         let components = Component::ALL.map(|component| SynthComponent {
             component,
@@ -141,7 +141,7 @@ impl ModelConfigs {
     /// # Errors
     /// The demo checkpoint cannot be unpacked.
     pub fn of_dims(dims: Dims) -> Result<Self, SongError> {
-        let configs = raw_configs(dims, &demo::unpack()?)?;
+        let configs = raw_configs(dims, &demo::unpack(demo::Demo::Random)?)?;
         Self::from_values(|component| &configs[component as usize])
     }
 }
@@ -199,7 +199,7 @@ mod tests {
         plan.write(&out, &go_on).expect("a checkpoint");
         let checkpoint = Checkpoint::open(&out).expect("a checkpoint");
         checkpoint.plans().expect("every tensor in its place");
-        let demo = Checkpoint::open(demo::unpack().expect("the demo")).expect("a checkpoint");
+        let demo = Checkpoint::open(demo::unpack(demo::Demo::Random).expect("the demo")).expect("a checkpoint");
         for component in Component::ALL {
             let [made, original] = [&checkpoint, &demo].map(|checkpoint| checkpoint.component(component).summary());
             assert_eq!(made, original, "files, tensors, dtypes and bytes");

@@ -5,8 +5,8 @@ use super::{Finding, tree::Tree};
 /// The largest file that needs no reason: 2 MiB.
 const MAX_FILE_BYTES: u64 = 2 << 20;
 
-/// The most that all files under `goldens/` may take together: 20 MB.
-const MAX_GOLDENS_BYTES: u64 = 20_000_000;
+/// The most that all files under `goldens/` may take together: 26 MB.
+const MAX_GOLDENS_BYTES: u64 = 26_000_000;
 
 /// A file that may be larger than [`MAX_FILE_BYTES`], and why.
 struct Allowed {
@@ -76,12 +76,12 @@ mod tests {
 
     #[test]
     fn adds_the_goldens_up() {
-        let names: Vec<String> = (0..21).map(|index| format!("goldens/{index}")).collect();
+        let names: Vec<String> = (0..27).map(|index| format!("goldens/{index}")).collect();
         let tree = |count: usize| {
             let files: Vec<(&str, u64)> = names[..count].iter().map(|name| (name.as_str(), 1_000_000)).collect();
             Tree::of_sizes(&files)
         };
-        assert!(check_against(&tree(20), &[]).is_empty());
-        assert_eq!(check_against(&tree(21), &[])[0].place, "goldens/");
+        assert!(check_against(&tree(26), &[]).is_empty());
+        assert_eq!(check_against(&tree(27), &[])[0].place, "goldens/");
     }
 }

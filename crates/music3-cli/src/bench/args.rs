@@ -43,7 +43,7 @@ pub(crate) enum BenchCommand {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("weights").required(true).args(["demo", "model", "random"]))]
 pub(crate) struct CommonArgs {
-    /// Use the demo model that the program carries.
+    /// Use the random demo model that the program carries.
     #[arg(long)]
     pub(crate) demo: bool,
     /// Folder with weights in either layout.

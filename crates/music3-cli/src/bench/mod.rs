@@ -51,7 +51,7 @@ fn weights(common: &CommonArgs) -> Result<Weights, Failure> {
         (Some(folder), _) if folder.is_dir() => Ok(Weights::Folder(folder.clone())),
         (Some(folder), _) => Err(no_such_folder(folder)),
         (None, Some(dims)) => Ok(Weights::Drawn(dims.into())),
-        (None, None) => Ok(Weights::Folder(music3::demo::unpack()?)),
+        (None, None) => Ok(Weights::Folder(music3::demo::unpack(music3::demo::Demo::Random)?)),
     }
 }
 

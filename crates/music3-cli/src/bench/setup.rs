@@ -77,7 +77,7 @@ impl<'a, B: Backend> Builder<'a, B> {
     pub(super) fn tokenizer(&self) -> Result<PathBuf, Failure> {
         match &self.checkpoint {
             Some(checkpoint) => Ok(checkpoint.tokenizer().to_owned()),
-            None => Ok(music3::demo::unpack()?.join(Path::new("tokenizer"))),
+            None => Ok(music3::demo::unpack(music3::demo::Demo::Random)?.join(Path::new("tokenizer"))),
         }
     }
 

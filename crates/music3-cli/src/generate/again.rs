@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use music3::{ModelSource, Outcome, Precision, Recipe, SavedFrames, Song, SongRequest, codes_sha256, file_sha256};
+use music3::{
+    ModelSource, Outcome, Precision, Recipe, SavedFrames, Song, SongRequest, codes_sha256, demo::Demo, file_sha256,
+};
 
 use super::order::Source;
 use crate::{
@@ -72,7 +74,8 @@ impl Base {
             backend: Some(backend),
             products: ProductArgs { matmul: Some(matmul), reference: recipe.reference },
             checkpoint: Some(match &recipe.model.source {
-                ModelSource::Demo => Source::Demo,
+                ModelSource::Demo => Source::Demo(Demo::Tunes),
+                ModelSource::RandomDemo => Source::Demo(Demo::Random),
                 ModelSource::Folder(folder) => Source::Folder(folder.into()),
             }),
             frames_path: recipe.frames_file.as_ref().map(|frames| PathBuf::from(&frames.path)),

@@ -3,7 +3,11 @@
 use std::{path::Path, time::Duration};
 
 use burn::tensor::backend::Backend;
-use music3::{ComputePath, Estimate, Music3, Speed, rng::Rng};
+use music3::{
+    ComputePath, Estimate, Music3, Speed,
+    demo::{self, Demo},
+    rng::Rng,
+};
 use music3_text::lyric_warnings;
 
 use super::{
@@ -79,10 +83,12 @@ impl Announcer<'_> {
     /// Returns what may not be as the user thinks.
     fn warnings(&self, fingerprint: &str) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.order.checkpoint == Source::Demo {
-            warnings.push(
+        match self.order.checkpoint {
+            Source::Demo(Demo::Tunes) => warnings.push(knows_these_only()),
+            Source::Demo(Demo::Random) => warnings.push(
                 "demo model: its weights are random, so the song is noise; --model takes real weights".to_owned(),
-            );
+            ),
+            Source::Folder(_) => {}
         }
         let mut other_weights = |path: &Path, made: &str, of: &str| {
             if of != fingerprint {
@@ -114,6 +120,16 @@ impl Announcer<'_> {
             None => format!("{whose}: {need}"),
         }
     }
+}
+
+/// Says what the trained demo is, so that nobody expects of it what the published weights do.
+fn knows_these_only() -> String {
+    let titles: Vec<String> = demo::tunes().into_iter().map(|tune| tune.title).collect();
+    format!(
+        "demo model: it has learned {} tunes ({}) and nothing else; --model takes real weights",
+        titles.len(),
+        titles.join("; ")
+    )
 }
 
 /// Returns what there is to say about the time, if it is long.

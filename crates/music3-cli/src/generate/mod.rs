@@ -12,7 +12,11 @@ mod report;
 
 use std::process::ExitCode;
 
-use music3::{FramesFile, ModelSource, Outcome, Recipe, RecipeModel, RecipeParts, codes_sha256, demo, file_sha256};
+use music3::{
+    FramesFile, ModelSource, Outcome, Recipe, RecipeModel, RecipeParts, codes_sha256,
+    demo::{self, Demo},
+    file_sha256,
+};
 
 pub(crate) use self::order::{DEMO_CAPTION, DEMO_LYRICS, no_such_folder};
 use self::{
@@ -48,7 +52,9 @@ pub(crate) fn run(args: GenerateArgs) -> Result<ExitCode, Failure> {
         again: order.again.as_ref().map(|again| Sameness::of(&made.song, &written.wav_sha256, &again.recipe.outcome)),
         // Only codes that this run has drawn say something about it.
         upstream: match (&order.checkpoint, &order.frames) {
-            (Source::Demo, None) => demo::compare_with_upstream(&order.request, order.precision, &made.song),
+            (Source::Demo(Demo::Tunes), None) => {
+                demo::compare_with_upstream(&order.request, order.precision, &made.song)
+            }
             _ => None,
         },
     };
@@ -69,7 +75,8 @@ fn recipe(
     (frames_file, wav_sha256): (Option<FramesFile>, &str),
 ) -> Recipe {
     let source = match &order.checkpoint {
-        Source::Demo => ModelSource::Demo,
+        Source::Demo(Demo::Tunes) => ModelSource::Demo,
+        Source::Demo(Demo::Random) => ModelSource::RandomDemo,
         Source::Folder(folder) => {
             // From wherever the recipe is used.
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());

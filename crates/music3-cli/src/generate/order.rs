@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use music3::{ControlTokens, DEFAULT_MAX_SECONDS, Precision, SavedFrames, SongRequest};
+use music3::{ControlTokens, DEFAULT_MAX_SECONDS, Precision, SavedFrames, SongRequest, demo::Demo};
 
 use super::{
     again::{Again, Base},
@@ -11,26 +11,30 @@ use super::{
 };
 use crate::{
     args::{BackendArg, CheckpointArgs, GenerateArgs, ProductArgs},
+    demo_args::DemoArg,
     failure::Failure,
     terminal::is_watched,
     text,
 };
 
-/// What the demo is asked for unless told otherwise.
+/// What the random demo is asked for unless told otherwise.
 pub(crate) const DEMO_CAPTION: &str = "A gentle folk song with acoustic guitar, soft drums and a warm female voice";
 
-/// What the demo sings unless told otherwise.
+/// What the random demo sings unless told otherwise.
 pub(crate) const DEMO_LYRICS: &str =
     "[verse]\nRain on the window, tea going cold\n[chorus]\nStay for a little, the night is not old";
 
-/// Long enough to hear, short enough to wait for.
-const DEMO_SECONDS: f64 = 4.0;
+/// Longer than any tune of the demo, which ends by itself.
+const TUNE_SECONDS: f64 = 8.0;
+
+/// Long enough to hear noise, short enough to wait for.
+const NOISE_SECONDS: f64 = 4.0;
 
 /// A checkpoint to use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The one in the program.
-    Demo,
+    /// One that is in the program.
+    Demo(Demo),
     /// A folder.
     Folder(PathBuf),
 }
@@ -40,8 +44,8 @@ impl Source {
     fn new(args: CheckpointArgs, recorded: Option<Self>) -> Result<Self, Failure> {
         let source = match (args.model, recorded) {
             (Some(folder), _) => Self::Folder(folder),
-            (None, Some(recorded)) if !args.demo => recorded,
-            (None, _) => Self::Demo,
+            (None, Some(recorded)) if args.demo.is_none() => recorded,
+            (None, _) => Self::Demo(args.demo.map_or(Demo::Tunes, DemoArg::demo)),
         };
         match &source {
             Self::Folder(folder) if !folder.exists() => Err(no_such_folder(folder)),
@@ -52,7 +56,7 @@ impl Source {
     /// Returns the checkpoint's folder, after unpacking what is packed.
     pub(crate) fn unpacked(&self) -> Result<PathBuf, Failure> {
         match self {
-            Self::Demo => Ok(music3::demo::unpack()?),
+            Self::Demo(demo) => Ok(music3::demo::unpack(*demo)?),
             Self::Folder(folder) => Ok(folder.clone()),
         }
     }
@@ -129,9 +133,12 @@ impl Order {
 }
 
 /// Returns what is asked for unless told otherwise. Without `--demo` the command line has both texts.
-fn default_request(demo: bool) -> SongRequest {
-    let max_seconds = if demo { DEMO_SECONDS } else { DEFAULT_MAX_SECONDS };
-    SongRequest { max_seconds, ..SongRequest::new(DEMO_CAPTION, DEMO_LYRICS) }
+fn default_request(demo: Option<DemoArg>) -> SongRequest {
+    match demo.map(|demo| demo.tune()) {
+        Some(Some(tune)) => SongRequest { max_seconds: TUNE_SECONDS, ..SongRequest::new(tune.caption, tune.lyrics) },
+        Some(None) => SongRequest { max_seconds: NOISE_SECONDS, ..SongRequest::new(DEMO_CAPTION, DEMO_LYRICS) },
+        None => SongRequest { max_seconds: DEFAULT_MAX_SECONDS, ..SongRequest::new(DEMO_CAPTION, DEMO_LYRICS) },
+    }
 }
 
 /// Puts what the command line says in the place of what stands there.
@@ -180,12 +187,16 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    #[test]
-    fn the_demo_asks_for_what_upstream_was_asked_for() {
-        let args = Cli::try_parse_from(["music3", "generate", "--demo"]).expect("a good command line");
+    fn asked_for(line: &[&str]) -> SongRequest {
+        let args = Cli::try_parse_from([&["music3", "generate"], line].concat()).expect("a good command line");
         let Command::Generate(args) = args.command else { panic!("generate") };
         let mut request = default_request(args.checkpoint.demo);
         override_with(&mut request, &args).expect("nothing to read");
+        request
+    }
+
+    #[test]
+    fn the_demo_asks_for_what_upstream_was_asked_for() {
         let song = music3::Song {
             audio: music3::audio::StereoAudio::new([vec![0.0], vec![0.0]], 44_100),
             codes: Vec::new(),
@@ -193,7 +204,20 @@ mod tests {
             prompt_tokens: None,
             timings: Vec::new(),
         };
-        let compared = music3::demo::compare_with_upstream(&request, Precision::default(), &song);
-        assert!(compared.is_some(), "goldens/demo/demo-codes.json is of another request; run demo_codes.py");
+        for tune in music3::demo::tunes() {
+            let request = asked_for(&["--demo", &tune.name]);
+            assert_eq!(request.lyrics, tune.lyrics);
+            let compared = music3::demo::compare_with_upstream(&request, Precision::default(), &song);
+            assert!(compared.is_some(), "goldens/demo/demo-codes.json lacks {}; run demo_codes.py", tune.name);
+        }
+    }
+
+    #[test]
+    fn the_demo_plays_its_first_tune_or_what_it_is_told() {
+        let first = &music3::demo::tunes()[0];
+        assert_eq!(asked_for(&["--demo"]).caption, first.caption);
+        let told = asked_for(&["--demo", "--caption", "punk"]);
+        assert_eq!((told.caption.as_str(), &told.lyrics), ("punk", &first.lyrics));
+        assert_eq!(asked_for(&["--demo", "random"]).max_seconds, NOISE_SECONDS);
     }
 }

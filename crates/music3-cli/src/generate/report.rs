@@ -135,7 +135,7 @@ impl Report {
             rng: order.request.rng,
             steps: order.request.steps,
             max_seconds: order.request.max_seconds,
-            demo: order.checkpoint == Source::Demo,
+            demo: matches!(order.checkpoint, Source::Demo(_)),
             recipe: shown(&order.files.recipe),
             codes: shown(&order.files.codes),
             verdicts,

@@ -9,7 +9,8 @@ use crate::{
     refusals::assert_refused,
 };
 
-const SHORT: [&str; 6] = ["generate", "--demo", "--max-seconds", "0.4", "--steps", "2"];
+// The random model: another seed makes other codes.
+const SHORT: [&str; 7] = ["generate", "--demo", "random", "--max-seconds", "0.4", "--steps", "2"];
 
 fn run(program: &Program, arguments: &[&str]) -> Ran {
     let ran = program.run(arguments);
@@ -81,7 +82,7 @@ fn codes_render_to_the_same_song_without_the_language_model() {
     for precision in ["mixed", "f32", "bf16"] {
         let report = short(&program, &["--seed", "5", "--precision", precision, "--save-codes", "a.frames", "--json"]);
         assert_eq!(report.json()["codes"], "a.frames");
-        let from = ["generate", "--demo", "--from-codes", "a.frames"];
+        let from = ["generate", "--demo", "random", "--from-codes", "a.frames"];
         let ran = run(&program, &[&from[..], &["--output", "b.wav"]].concat());
         assert_eq!(bytes(&program, "b.wav"), bytes(&program, "song.wav"), "{precision}");
         assert!(ran.stderr.contains("10 frames from a.frames"), "{}", ran.stderr);
@@ -103,7 +104,7 @@ fn codes_render_to_the_same_song_without_the_language_model() {
 fn a_recipe_leads_to_the_codes_a_song_was_rendered_from() {
     let program = Program::new();
     short(&program, &["--save-codes", "a.frames"]);
-    run(&program, &["generate", "--demo", "--from-codes", "a.frames", "--steps", "3", "--output", "b.wav"]);
+    run(&program, &["generate", "--demo", "random", "--from-codes", "a.frames", "--steps", "3", "--output", "b.wav"]);
     let ran = run(&program, &["generate", "--recipe", "b.json"]);
     assert!(ran.stderr.contains("the codes and the samples are the recorded ones"), "{}", ran.stderr);
     assert_eq!(bytes(&program, "b-again.wav"), bytes(&program, "b.wav"));
@@ -135,7 +136,7 @@ fn refuses_what_cannot_be_made_again() {
         (&["--recipe", "tpu.json"], "there is no backend `tpu`"),
         (&["--recipe", "song.json", "--output", "song.wav"], "would replace a file that is read"),
         (&["--recipe", "song.json", "--from-codes", "a.frames"], "cannot be used with"),
-        (&["--from-codes", "a.frames"], "--demo|--model <DIR>"),
+        (&["--from-codes", "a.frames"], "--demo [<TUNE>]|--model <DIR>"),
         (&["--demo", "--from-codes", "missing"], "--from-codes: missing: "),
         (&["--demo", "--from-codes", "song.wav"], "not a safetensors file"),
         (&["--demo", "--from-codes", "a.frames", "--lyrics", "la"], "--lyrics does nothing here"),

@@ -35,7 +35,7 @@ struct Stopped {
 /// Runs the program until it has said `point`, and sends it a signal then.
 fn stopped_at(program: &Program, point: &str, send: fn(&mut Child)) -> Stopped {
     let seconds = SECONDS.to_string();
-    let mut command = program.command(&["generate", "--demo", "--max-seconds", &seconds, "--steps", "3"]);
+    let mut command = program.command(&["generate", "--demo", "random", "--max-seconds", &seconds, "--steps", "3"]);
     command.env("RUST_LOG", "music3=debug").stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));

@@ -6,6 +6,7 @@ mod bench;
 mod convert;
 #[cfg(unix)]
 mod failures;
+mod melodies;
 mod program;
 mod refusals;
 mod seeing;

@@ -91,7 +91,7 @@ fn refuses_command_lines_in_one_line() {
     for (arguments, said) in [
         (&["generate", "--demo", "--lyric", "la"][..], "'--lyrics'; see `music3 generate --help`"),
         (&["generate", "--demo", "--frobnicate"], "unexpected argument '--frobnicate'"),
-        (&["generate"], "--demo|--model <DIR>"),
+        (&["generate"], "--demo [<TUNE>]|--model <DIR>"),
         (&["generate", "--demo", "--model", "."], "cannot be used with"),
         (&["generate", "--model", "."], "--caption <TEXT>"),
         (&["generate", "--demo", "--lyrics", "la", "--lyrics-file", "-"], "cannot be used with"),
@@ -100,7 +100,8 @@ fn refuses_command_lines_in_one_line() {
         (&["generate", "--demo", "--seed", "-1"], "expected a whole number from 0"),
         (&["generate", "--demo", "--memory", "0"], "gigabytes above zero"),
         (&["compose"], "unrecognized subcommand 'compose'"),
-        (&["inspect"], "--demo|DIR"),
+        (&["generate", "--demo", "yesterday"], "possible values: twinkle"),
+        (&["inspect"], "--demo [<TUNE>]|DIR"),
         (&["check"], "<PATH>"),
         (&["check", ".", "--precision", "f64"], "possible values: mixed, f32, bf16"),
     ] {

@@ -7,7 +7,7 @@ use crate::program::Program;
 #[test]
 fn plot_draws_a_song_and_says_what_it_shows() {
     let program = Program::new();
-    let ran = program.run(&["generate", "--demo", "--max-seconds", "9", "--steps", "1", "--quiet"]);
+    let ran = program.run(&["generate", "--demo", "random", "--max-seconds", "9", "--steps", "1", "--quiet"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let ran = program.run(&["plot", "song.wav"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "song.png\n"), "{}", ran.stderr);
@@ -46,7 +46,7 @@ fn plot_refuses_what_it_cannot_draw() {
 #[test]
 fn verbose_tells_what_the_codes_tell() {
     let program = Program::new();
-    let ran = program.run(&["generate", "--demo", "--max-seconds", "2", "--steps", "1", "-v"]);
+    let ran = program.run(&["generate", "--demo", "random", "--max-seconds", "2", "--steps", "1", "-v"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for part in ["repetition: ", " different semantic codes in 50 frames", "silence: none at the end"] {
         assert!(ran.stderr.contains(part), "`{part}` is missing in {}", ran.stderr);

@@ -1,4 +1,4 @@
-//! Songs of the demo model.
+//! Songs of the demo models.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn happy_path(backend: &str) {
     assert_eq!(report["stages"].as_array().map(Vec::len), Some(3));
     assert!(report["realtime_factor"].as_f64() > Some(0.0));
     // Progress is for people, and there are none here: only plain lines.
-    assert!(ran.stderr.contains("the song is noise") && ran.stderr.contains(&format!("backend {backend}")));
+    assert!(ran.stderr.contains("and nothing else") && ran.stderr.contains(&format!("backend {backend}")));
     assert!(ran.stderr.contains("samples clipped") && !ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
 }
 
@@ -83,8 +83,9 @@ fn the_path_is_all_that_goes_to_standard_output() {
     fs::create_dir(program.path("songs")).expect("a folder");
     let output = ["--output", "songs/noise.wav", "--quiet"];
     let run = |more: &[&str]| {
-        let ran =
-            program.run(&[&["generate", "--demo", "--max-seconds", "0.4", "--steps", "1"], &output[..], more].concat());
+        let ran = program.run(
+            &[&["generate", "--demo", "random", "--max-seconds", "0.4", "--steps", "1"], &output[..], more].concat(),
+        );
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "songs/noise.wav\n", ""));
         fs::read(program.path("songs/noise.wav")).expect("the song")
     };
@@ -97,7 +98,8 @@ fn the_path_is_all_that_goes_to_standard_output() {
 #[test]
 fn two_windows_make_one_song() {
     let program = Program::new();
-    let arguments = ["generate", "--demo", "--max-seconds", "8.4", "--steps", "1", "--precision", "f32", "--json"];
+    let arguments =
+        ["generate", "--demo", "random", "--max-seconds", "8.4", "--steps", "1", "--precision", "f32", "--json"];
     let report = program.run(&arguments).json();
     assert_song(&program, "song.wav", &report, 210);
 }
@@ -140,7 +142,7 @@ fn says_that_its_codes_are_upstream_s(backend: &str) {
     for precision in ["mixed", "f32", "bf16"] {
         let ran = program.run(&[&arguments[..], &["--precision", precision]].concat());
         let last = ran.stderr.lines().last().unwrap_or_default();
-        assert_eq!(last, "  check  the codes of all 100 frames were compared and equal upstream's for this seed");
+        assert_eq!(last, "  check  the codes of all 136 frames were compared and equal upstream's for this seed");
     }
     let other = program.run(&[&arguments[..], &["--max-seconds", "1"]].concat());
     assert!(other.code == Some(0) && !other.stderr.contains("upstream"), "{}", other.stderr);
@@ -168,7 +170,7 @@ fn cuda_draws_upstream_s_codes() {
 fn the_counter_based_generator_makes_other_songs_that_are_as_repeatable() {
     let program = Program::new();
     let song = |more: &[&str]| {
-        let arguments = ["generate", "--demo", "--max-seconds", "0.4", "--steps", "1", "--quiet"];
+        let arguments = ["generate", "--demo", "random", "--max-seconds", "0.4", "--steps", "1", "--quiet"];
         assert_eq!(program.run(&[&arguments[..], more].concat()).code, Some(0));
         fs::read(program.path("song.wav")).expect("the song")
     };

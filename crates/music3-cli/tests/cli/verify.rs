@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -17,18 +17,10 @@ fn capture(stem: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns the folder that the demo model was unpacked to.
+/// Returns the folder that the random demo model was unpacked to: the captures are of that one.
 fn demo_checkpoint(program: &Program) -> String {
-    assert_eq!(program.run(&["inspect", "--demo"]).code, Some(0));
-    let mut folders = vec![PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache")];
-    while let Some(folder) = folders.pop() {
-        if folder.join("modular_model_index.json").is_file() {
-            return folder.to_string_lossy().into_owned();
-        }
-        let entries = std::fs::read_dir(&folder).expect("the cache can be read");
-        folders.extend(entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir()));
-    }
-    panic!("the demo model is not in the cache");
+    let report = program.run(&["inspect", "--demo", "random", "--json"]).json();
+    report["checkpoint"]["path"].as_str().expect("a path").to_owned()
 }
 
 #[test]
