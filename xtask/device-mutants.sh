@@ -2,7 +2,7 @@
 # Shows on a GPU that the cases notice wrong forms of the port: a program that holds them all, each switched on by an
 # environment variable, is run on the cases of each.
 #
-#   xtask/device-mutants.sh MUSIC3 LIST
+#   sh xtask/device-mutants.sh MUSIC3 LIST
 #
 # In the root of the tree that `cargo xtask mutants --switched` wrote. MUSIC3 is the program built there, LIST the
 # mutants.tsv beside it. BACKEND is `cuda` unless the environment says otherwise, JOBS how many programs run at once (6).

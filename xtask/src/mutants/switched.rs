@@ -57,7 +57,7 @@ pub(super) fn write(root: &Path, folder: &Path, mutations: &[&Mutation]) -> anyh
         .with_context(|| format!("{} cannot be written", list.display()))?;
     println!(
         "{} mutations in {}\nbuild it there:\n  cargo build --release -p music3-cli --features cuda\n\
-         and on a machine with a GPU, in this tree:\n  xtask/device-mutants.sh MUSIC3 {}",
+         and on a machine with a GPU, in this tree:\n  sh xtask/device-mutants.sh MUSIC3 {}",
         of_device.len(),
         tree.display(),
         list.display(),
