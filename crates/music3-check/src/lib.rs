@@ -4,6 +4,7 @@
 //! [`collect`] finds cases, [`run()`] computes each on a backend and compares, [`Report`] holds what was found: as text
 //! ([`render_table`]), as JSON ([`Report::to_json`]) and as an exit code ([`Report::exit_code`]).
 
+mod beside;
 mod case;
 mod collect;
 mod compare;
@@ -24,6 +25,7 @@ mod summary;
 mod table;
 mod values;
 
+pub use beside::{Arm, beside_json, render_beside};
 pub use case::{CaseFile, WeightsOrigin};
 pub use collect::{CasePath, Origin, capture_path, collect};
 pub use compare::{Equality, Figures, Grid, NanPolicy, Pair};

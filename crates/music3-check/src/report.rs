@@ -173,9 +173,13 @@ impl Report {
 
     /// Returns the report as JSON.
     pub fn to_json(&self) -> String {
+        format!("{:#}", self.to_value())
+    }
+
+    pub(crate) fn to_value(&self) -> serde_json::Value {
         let mut value = serde_json::to_value(self).expect("every part of a report has a JSON form");
         value["exit_code"] = self.exit_code().into();
-        format!("{value:#}")
+        value
     }
 
     /// Judges the free runs of each folder together.

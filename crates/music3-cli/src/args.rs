@@ -47,6 +47,7 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   music3 check goldens
   music3 check goldens/tiny/vocoder.hop512.f32.json --backend ndarray
+  music3 check goldens/tiny --backend flex --beside ndarray
   music3 check goldens --precision f32 --dump computed --json > report.json
 
 Exit codes: 0 all passed, 1 one failed, 2 one cannot be read or is for an unknown component, 130 stopped by Ctrl-C.";
@@ -177,6 +178,10 @@ pub(crate) struct CheckArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = backend, help = BACKEND_HELP)]
     pub(crate) backend: BackendArg,
+    /// Run the cases on a second backend too, and compare how far each is from upstream; the exit code is the first one's.
+    /// cuda-fused, in a build that has it, is CUDA with Burn's fusion of kernels.
+    #[arg(long, value_name = "BACKEND", value_parser = backend, conflicts_with = "dump")]
+    pub(crate) beside: Option<BackendArg>,
     /// Compute everything in this precision, instead of each case's own.
     #[arg(long, value_enum)]
     pub(crate) precision: Option<PrecisionArg>,
@@ -204,6 +209,8 @@ pub(crate) enum BackendArg {
     Ndarray,
     /// NVIDIA GPU, by its number.
     Cuda(usize),
+    /// The same with Burn's fusion of kernels, for comparing cases only.
+    CudaFused(usize),
 }
 
 pub(crate) const BACKEND_HELP: &str = "Where to compute: flex (fast, any CPU), ndarray (CPU, for comparing to the bit), cuda or \
@@ -311,9 +318,10 @@ pub(crate) fn backend(text: &str) -> Result<BackendArg, String> {
         None if text == "flex" => Ok(BackendArg::Flex),
         None if text == "ndarray" => Ok(BackendArg::Ndarray),
         None if text == "cuda" => Ok(BackendArg::Cuda(0)),
-        Some(("cuda", number)) => {
+        None if text == "cuda-fused" => Ok(BackendArg::CudaFused(0)),
+        Some((name @ ("cuda" | "cuda-fused"), number)) => {
             let number = number.parse().map_err(|_| "expected the number of a GPU behind cuda:, such as cuda:1")?;
-            Ok(BackendArg::Cuda(number))
+            Ok(if name == "cuda" { BackendArg::Cuda(number) } else { BackendArg::CudaFused(number) })
         }
         _ => Err("expected auto, flex, ndarray, cuda or cuda:N".to_owned()),
     }
@@ -346,6 +354,7 @@ mod tests {
     fn reads_backends_with_and_without_a_number() {
         assert_eq!(backend("cuda"), Ok(BackendArg::Cuda(0)));
         assert_eq!(backend("cuda:3"), Ok(BackendArg::Cuda(3)));
+        assert_eq!(backend("cuda-fused:1"), Ok(BackendArg::CudaFused(1)));
         assert_eq!(backend("ndarray"), Ok(BackendArg::Ndarray));
         for wrong in ["cuda:", "cuda:-1", "cuda:one", "flex:0", "CUDA", ""] {
             assert!(backend(wrong).is_err(), "{wrong}");

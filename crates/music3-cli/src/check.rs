@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use burn::tensor::backend::Backend;
-use music3_check::{CasePath, Options, Report, collect, render_case, render_summary};
+use music3_check::{CasePath, Options, Report, beside_json, collect, render_beside, render_case, render_summary};
 
 use crate::{
     args::CheckArgs,
-    backends::{Selected, Task},
+    backends::{Arm, Task},
     failure::Failure,
     generate::no_such_folder,
     interrupt::Interrupt,
@@ -25,8 +25,8 @@ pub(crate) fn run(args: CheckArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("there is no JSON file in what was named; pass case files or a folder of them"));
     }
     let interrupt = Interrupt::listen();
-    let backend = Selected::choose(args.backend)?;
-    let count = cases.len();
+    let arm = Arm::choose(args.backend)?;
+    let beside = args.beside.map(Arm::choose).transpose()?;
     let options = Options {
         precision: args.precision.map(Into::into),
         dump: args.dump,
@@ -36,23 +36,61 @@ pub(crate) fn run(args: CheckArgs) -> Result<ExitCode, Failure> {
         stop: interrupt.flag(),
         ..Options::default()
     };
-    if !args.json {
-        say(format_args!("backend {}, {} files", backend.name(), cases.len()));
-    }
-    let report = backend.dispatch(Checking { cases, options, json: args.json })?;
-    if report.interrupted {
-        let done = report.cases.len() + report.not_cases.len();
-        return Err(Failure::Interrupted(format!("check was stopped after {done} of {count} files")));
+    let checking = Checking { cases, options, json: args.json };
+    let report = checking.clone().on(arm)?;
+    checking.refuse_interrupted(&report)?;
+    if let Some(beside) = beside {
+        return compare(checking, (arm, &report), beside);
     }
     if args.json { answer(report.to_json()) } else { answer(render_summary(&report).trim_end()) }?;
     Ok(ExitCode::from(report.exit_code()))
 }
 
+/// Runs the cases on a second backend, and says how the two differ. If that is interrupted, what was found so far is
+/// compared all the same: a backend that is only looked at may take long.
+fn compare(checking: Checking, (arm, report): (Arm, &Report), beside: Arm) -> Result<ExitCode, Failure> {
+    let json = checking.json;
+    if !json {
+        answer(render_summary(report).trim_end())?;
+    }
+    let count = checking.cases.len();
+    let other = checking.on(beside)?;
+    let arms = [(arm, report), (beside, &other)].map(|(arm, report)| music3_check::Arm { name: arm.name(), report });
+    if json {
+        answer(beside_json(arms))?;
+    } else {
+        answer(render_summary(&other).trim_end())?;
+        answer(format!("\n{}", render_beside(arms).trim_end()))?;
+    }
+    if other.interrupted {
+        say(format_args!("{} was stopped after {} of {count} files", beside.name(), other.cases.len()));
+    }
+    Ok(ExitCode::from(report.exit_code()))
+}
+
 /// The work of running cases, on any backend.
+#[derive(Clone)]
 struct Checking {
     cases: Vec<CasePath>,
     options: Options,
     json: bool,
+}
+
+impl Checking {
+    fn on(self, arm: Arm) -> Result<Report, Failure> {
+        if !self.json {
+            say(format_args!("backend {}, {} files", arm.name(), self.cases.len()));
+        }
+        arm.dispatch(self)
+    }
+
+    fn refuse_interrupted(&self, report: &Report) -> Result<(), Failure> {
+        if !report.interrupted {
+            return Ok(());
+        }
+        let (done, count) = (report.cases.len() + report.not_cases.len(), self.cases.len());
+        Err(Failure::Interrupted(format!("check was stopped after {done} of {count} files")))
+    }
 }
 
 impl Task for Checking {

@@ -30,6 +30,22 @@ pub(super) struct Mutation {
     /// What is changed.
     #[serde(rename = "edit")]
     pub(super) edits: Vec<Edit>,
+    /// How it is tried on a GPU, if it is.
+    pub(super) device: Option<Device>,
+}
+
+/// How a mutation is tried on a GPU.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Device {
+    /// The cases that have to go red there.
+    pub(super) must: Vec<String>,
+    /// More cases that are run there.
+    #[serde(default)]
+    pub(super) also: Vec<String>,
+    /// What is changed as well, where a kernel computes what the edits change.
+    #[serde(default, rename = "edit")]
+    pub(super) edits: Vec<Edit>,
 }
 
 /// A change of one place.
@@ -39,9 +55,9 @@ pub(super) struct Edit {
     /// The file, below the root.
     pub(super) file: String,
     /// What occurs in it exactly once.
-    find: String,
+    pub(super) find: String,
     /// What stands there instead.
-    replace: String,
+    pub(super) replace: String,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +71,11 @@ impl Mutation {
     /// The cases it runs, those that must go red first.
     pub(super) fn cases(&self) -> impl Iterator<Item = &str> {
         self.must.iter().chain(&self.also).map(String::as_str)
+    }
+
+    /// What is changed in a program for a GPU: everything, and what kernels compute instead.
+    pub(super) fn device_edits(&self) -> impl Iterator<Item = &Edit> {
+        self.edits.iter().chain(self.device.iter().flat_map(|device| &device.edits))
     }
 
     /// Returns each changed file with its new text.
@@ -93,8 +114,11 @@ impl Mutation {
             ),
             _ if self.cases().next().is_none() => Some("it runs no case".to_owned()),
             _ if self.edits.is_empty() => Some("it edits nothing".to_owned()),
-            _ if self.edits.iter().any(|edit| edit.find.is_empty() || edit.find == edit.replace) => {
+            _ if self.device_edits().any(|edit| edit.find.is_empty() || edit.find == edit.replace) => {
                 Some("an edit changes nothing".to_owned())
+            }
+            _ if self.device.as_ref().is_some_and(|device| device.must.is_empty()) => {
+                Some("its `device` has no `must`".to_owned())
             }
             _ => self.cases().find(|case| twice(*case)).map(|case| format!("it names the case `{case}` twice")),
         }
@@ -122,7 +146,8 @@ pub(super) fn read(root: &Path) -> anyhow::Result<Vec<Mutation>> {
     let text = std::fs::read_to_string(root.join(LIST)).with_context(|| format!("{LIST} cannot be read"))?;
     let mutations = parse(&text)?;
     for mutation in &mutations {
-        for case in mutation.cases() {
+        let of_device = mutation.device.iter().flat_map(|device| device.must.iter().chain(&device.also));
+        for case in mutation.cases().chain(of_device.map(String::as_str)) {
             let path = case_path(case);
             if !root.join(&path).is_file() {
                 bail!("{LIST}: mutation `{}` names the case `{case}`, but there is no {path}", mutation.name);
@@ -191,6 +216,7 @@ mod tests {
         assert!(refusal(&entry("must = ['a', 'a']")).contains("twice"));
         assert!(refusal(&entry("must = ['a']").replace("replace = 'x'", "replace = 'x + 1'")).contains("nothing"));
         assert!(refusal(&entry("must = ['a']\nmist = ['b']")).contains("mist"));
+        assert!(refusal(&[&entry("must = ['a']"), "[mutation.device]\nmust = []"].concat()).contains("`device` has"));
         assert!(refusal(&[entry("must = ['a']"), entry("must = ['a']")].concat()).contains("two mutations"));
         assert!(refusal("[[mutation]]\nname = 'm'\nwrong = 'w'\nmust = ['a']").contains("edit"));
     }

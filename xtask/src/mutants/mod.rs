@@ -6,9 +6,14 @@
 mod list;
 mod report;
 mod scratch;
+mod switched;
 mod verdict;
 
-use std::{collections::BTreeSet, path::Path, time::Instant};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Context, bail};
 
@@ -30,6 +35,10 @@ pub(crate) struct Options {
     /// Writes the table into xtask/mutants.md.
     #[arg(long, conflicts_with = "only")]
     write: bool,
+    /// Tries none, and writes a copy of the tree whose program holds all those that are tried on a GPU, each switched on
+    /// by the environment variable MUSIC3_MUTANT.
+    #[arg(long, value_name = "DIR", conflicts_with = "write")]
+    switched: Option<PathBuf>,
 }
 
 /// Tries the mutations.
@@ -41,6 +50,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let start = Instant::now();
     let listed = list::read(root)?;
     let mutations = selected(&listed, &options.only)?;
+    if let Some(folder) = &options.switched {
+        return switched::write(root, folder, &mutations);
+    }
     for mutation in &mutations {
         mutation.applied_to(root)?;
     }

@@ -31,7 +31,7 @@ impl Scratch {
     pub(super) fn prepare(root: &Path) -> anyhow::Result<Self> {
         let folder = root.join(FOLDER);
         let (tree, target) = (folder.join("tree"), folder.join("target"));
-        sync(root, &tree, &files(root)?)?;
+        copy(root, &tree, &[])?;
         Ok(Self { root: root.to_owned(), tree, target })
     }
 
@@ -90,6 +90,11 @@ impl Scratch {
     }
 }
 
+/// Makes `tree` hold the files of `root` that git knows, those that are changed with their new text, and no others.
+pub(super) fn copy(root: &Path, tree: &Path, changed: &[(String, String)]) -> anyhow::Result<()> {
+    sync(root, tree, &files(root)?, changed)
+}
+
 /// Returns the end of what a program said.
 fn tail(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -114,11 +119,14 @@ fn files(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
 
 /// Makes `copy` hold these files of `root` and no others. Files that are equal are left alone: cargo builds again what is
 /// newer than its last build.
-fn sync(root: &Path, copy: &Path, files: &BTreeSet<PathBuf>) -> anyhow::Result<()> {
+fn sync(root: &Path, copy: &Path, files: &BTreeSet<PathBuf>, changed: &[(String, String)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(copy).with_context(|| format!("{} cannot be made", copy.display()))?;
     remove_others(copy, copy, files)?;
     for file in files {
-        let contents = std::fs::read(root.join(file)).with_context(|| format!("reading {}", file.display()))?;
+        let contents = match changed.iter().find(|(path, _)| Path::new(path) == file) {
+            Some((_, text)) => text.clone().into_bytes(),
+            None => std::fs::read(root.join(file)).with_context(|| format!("reading {}", file.display()))?,
+        };
         let path = copy.join(file);
         if std::fs::read(&path).is_ok_and(|present| present == contents) {
             continue;
@@ -165,7 +173,7 @@ mod tests {
             std::fs::write(path, text).expect("a file");
         }
         let listed = ["a/b", "d"].map(PathBuf::from).into();
-        sync(&root, &copy, &listed).expect("it can be copied");
+        sync(&root, &copy, &listed, &[]).expect("it can be copied");
         assert_eq!(texts(&copy, &["a/b", "d", "c/e"]), [Some("new".to_owned()), Some("kept".to_owned()), None]);
     }
 
@@ -177,10 +185,10 @@ mod tests {
         std::fs::write(root.join("a"), "text").expect("a file");
         let written = || std::fs::metadata(copy.join("a")).and_then(|data| data.modified()).expect("a time");
         let listed = ["a"].map(PathBuf::from).into();
-        sync(&root, &copy, &listed).expect("it can be copied");
+        sync(&root, &copy, &listed, &[]).expect("it can be copied");
         let first = written();
         std::thread::sleep(std::time::Duration::from_millis(20));
-        sync(&root, &copy, &listed).expect("it can be copied");
+        sync(&root, &copy, &listed, &[]).expect("it can be copied");
         assert_eq!(written(), first);
     }
 

@@ -147,6 +147,7 @@ mod tests {
             also: owned(also),
             no_value_changes: no_value_changes.map(str::to_owned),
             edits: Vec::new(),
+            device: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 use cudarc::{driver, nvrtc};
 
-use super::kernel_cache;
+use super::{Cuda, kernel_cache};
 use crate::panics;
 
 /// Looks for the driver, the kernel compiler and a device, then computes something on it.
@@ -35,7 +35,7 @@ pub(crate) fn probe(index: usize) -> Result<(), String> {
     kernel_cache::open(compute_capability(index).map_err(failed)?);
     // What else can be wrong shows in the first computation.
     let computed = panics::silenced(|| {
-        let ones = Tensor::<burn_cuda::Cuda<f32, i32>, 1>::ones([2], &burn_cuda::CudaDevice::new(index));
+        let ones = Tensor::<Cuda, 1>::ones([2], &burn_cuda::CudaDevice::new(index));
         (ones.clone() + ones).into_data().to_vec::<f32>()
     });
     match computed {

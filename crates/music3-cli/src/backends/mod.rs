@@ -1,5 +1,6 @@
 //! The backends that this build has: the only place that names them.
 
+mod arm;
 #[cfg(feature = "cuda")]
 mod cuda;
 #[cfg(feature = "cuda")]
@@ -7,7 +8,15 @@ mod kernel_cache;
 
 use burn::tensor::backend::Backend;
 
+pub(crate) use self::arm::Arm;
 use crate::{args::BackendArg, failure::Failure};
+
+/// Burn's CUDA backend without fusion of kernels, which may merge roundings.
+#[cfg(all(feature = "cuda", not(feature = "cuda-fused")))]
+type Cuda = burn_cuda::Cuda<f32, i32>;
+/// The same type, named where `burn_cuda::Cuda` is another.
+#[cfg(feature = "cuda-fused")]
+type Cuda = burn_cubecl::CubeBackend<burn_cubecl::cubecl::cuda::CudaRuntime, f32, i32, u8>;
 
 #[cfg(not(any(feature = "flex", feature = "ndarray", feature = "cuda")))]
 compile_error!("music3 needs a backend: switch on at least one of the features `flex`, `ndarray` and `cuda`");
@@ -21,7 +30,7 @@ pub(crate) enum Selected {
     /// Plain CPU backend.
     #[cfg(feature = "ndarray")]
     Ndarray,
-    /// NVIDIA GPU of that number, without fusion of kernels, which may merge roundings.
+    /// NVIDIA GPU of that number.
     #[cfg(feature = "cuda")]
     Cuda(usize),
 }
@@ -43,6 +52,10 @@ impl Selected {
     pub(crate) fn choose(asked: BackendArg) -> Result<Self, Failure> {
         match asked {
             BackendArg::Auto => Self::automatic(),
+            BackendArg::CudaFused(_) => Err(Failure::usage(
+                "--backend cuda-fused is for `music3 check` only: fusion merges roundings, and it does not pass every \
+                 case; use --backend cuda",
+            )),
             #[cfg(feature = "flex")]
             BackendArg::Flex => Ok(Self::Flex),
             #[cfg(feature = "ndarray")]
@@ -113,7 +126,7 @@ impl Selected {
             #[cfg(feature = "ndarray")]
             Self::Ndarray => task.run::<burn_ndarray::NdArray>(Default::default()),
             #[cfg(feature = "cuda")]
-            Self::Cuda(index) => task.run::<burn_cuda::Cuda<f32, i32>>(burn_cuda::CudaDevice::new(index)),
+            Self::Cuda(index) => task.run::<Cuda>(burn_cuda::CudaDevice::new(index)),
         }
     }
 }
@@ -125,6 +138,7 @@ fn not_in_this_build(asked: BackendArg) -> String {
         BackendArg::Flex => "flex",
         BackendArg::Ndarray => "ndarray",
         BackendArg::Cuda(_) => "cuda",
+        BackendArg::CudaFused(_) => "cuda-fused",
     };
     format!(
         "--backend {name}: this build does not have it; build it in with `cargo build --release -p music3-cli --features {name}`"
