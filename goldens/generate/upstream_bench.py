@@ -119,7 +119,7 @@ class Bench:
     def measure(self, row, dtype, call, **about):
         """Times a call that returns what has to be finite."""
         self.forget_peak()
-        outputs = [call() for _ in range(WARM_UP)]
+        outputs = [call() for _ in range(self.options.warm_up)]
         if not all(bool(torch.isfinite(output).all()) for output in outputs):
             raise ValueError(f"{row} {about}: not all values are finite")
         del outputs
@@ -192,5 +192,5 @@ def describe(options, device):
         "cudnn": torch.backends.cudnn.version() if device.type == "cuda" else None,
         "dims": options.dims,
         "generator": options.generator,
-        "warm_up": WARM_UP,
+        "warm_up": options.warm_up,
     }
