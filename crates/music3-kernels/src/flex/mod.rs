@@ -5,6 +5,7 @@
 //! picks at run time.
 
 mod conv;
+mod dots;
 mod few_rows;
 mod many_rows;
 mod products;
@@ -14,7 +15,7 @@ mod value;
 
 use std::any::Any;
 
-use burn::tensor::{DType, Element, Tensor, TensorData, TensorPrimitive, backend::Backend};
+use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive, backend::Backend};
 use burn_flex::FlexTensor;
 use half::bf16;
 
@@ -37,13 +38,7 @@ pub(crate) fn linear<B: Backend>(
     residual: Option<&Tensor<B, 2>>,
 ) -> Option<Tensor<B, 2>> {
     let shape = many_rows_shape(x, weight)?;
-    let [rows, _, outputs] = shape;
-    let given = Given::of([x], [weight], bias, residual)?;
-    let dims = [rows, outputs];
-    Some(match x.dtype() {
-        DType::F32 => tensor(x, many_rows::linear::<f32>(&given.product(shape), &given.epilogue()), dims),
-        _ => tensor(x, many_rows::linear::<bf16>(&given.product(shape), &given.epilogue()), dims),
-    })
+    Some(tensor(x, Given::of([x, weight], bias, residual)?.linear(shape)))
 }
 
 /// See [`try_gated_linear`](crate::try_gated_linear).
@@ -52,17 +47,8 @@ pub(crate) fn gated_linear<B: Backend>(
     weight: &Tensor<B, 2>,
     bias: &Tensor<B, 1>,
 ) -> Option<Tensor<B, 2>> {
-    let shape = many_rows_shape(x, weight)?;
-    let [rows, _, outputs] = shape;
-    if outputs % 2 != 0 {
-        return None;
-    }
-    let given = Given::of::<B, 2, 2>([x], [weight], Some(bias), None)?;
-    let dims = [rows, outputs / 2];
-    Some(match x.dtype() {
-        DType::F32 => tensor(x, many_rows::gated::<f32>(&given.product(shape), &given.epilogue()), dims),
-        _ => tensor(x, many_rows::gated::<bf16>(&given.product(shape), &given.epilogue()), dims),
-    })
+    let shape = many_rows_shape(x, weight).filter(|[_, _, outputs]| outputs % 2 == 0)?;
+    Some(tensor(x, Given::of([x, weight], Some(bias), None)?.gated(shape)))
 }
 
 /// See [`try_conv1d`](crate::try_conv1d).
@@ -79,13 +65,8 @@ pub(crate) fn conv1d<B: Backend>(
     if !keeps_length || !fits || weight_inner != inner || batch * inner * taps * len * outputs < LARGE {
         return None;
     }
-    let given = Given::of([x], [weight], bias, residual)?;
     let geometry = Geometry { batch, inner, outputs, len, taps, spacing: dilation, padding };
-    let dims = [batch, outputs, len];
-    Some(match x.dtype() {
-        DType::F32 => tensor(x, conv::conv1d::<f32>(&given.kernel(), given.residual(), geometry), dims),
-        _ => tensor(x, conv::conv1d::<bf16>(&given.kernel(), given.residual(), geometry), dims),
-    })
+    Some(tensor(x, Given::of([x, weight], bias, residual)?.conv1d(geometry)))
 }
 
 /// See [`try_conv_transpose1d`](crate::try_conv_transpose1d).
@@ -100,26 +81,17 @@ pub(crate) fn conv_transpose1d<B: Backend>(
     if !fits || batch * inner * taps * len * outputs < LARGE {
         return None;
     }
-    let given = Given::of::<B, 3, 3>([x], [weight], bias, None)?;
     let geometry = Geometry { batch, inner, outputs, len, taps, spacing: stride, padding };
-    let dims = [batch, outputs, geometry.upsampled()];
-    Some(match x.dtype() {
-        DType::F32 => tensor(x, conv::conv_transpose1d::<f32>(&given.kernel(), geometry), dims),
-        _ => tensor(x, conv::conv_transpose1d::<bf16>(&given.kernel(), geometry), dims),
-    })
+    Some(tensor(x, Given::of([x, weight], bias, None)?.conv_transpose1d(geometry)))
 }
 
 /// See [`try_snake`](crate::try_snake).
 pub(crate) fn snake<B: Backend>(x: &Tensor<B, 3>, alpha: &Tensor<B, 3>, eps: f32) -> Option<Tensor<B, 3>> {
-    let [_, channels, len] = x.dims();
-    if alpha.dims() != [1, channels, 1] || len == 0 {
+    let [batch, channels, len] = x.dims();
+    if alpha.dims() != [1, channels, 1] || batch * channels * len == 0 {
         return None;
     }
-    let given = Given::of::<B, 3, 3>([x], [alpha], None, None)?;
-    Some(match x.dtype() {
-        DType::F32 => tensor(x, snake::snake::<f32>(values(&given.x), values(&given.weight), len, eps), x.dims()),
-        _ => tensor(x, snake::snake::<bf16>(values(&given.x), values(&given.weight), len, eps), x.dims()),
-    })
+    Some(tensor(x, Given::of([x, alpha], None, None)?.snake(x.dims(), eps)))
 }
 
 /// Rows, inner dimension and outputs of a product that is large enough for tiles.
@@ -130,6 +102,9 @@ fn many_rows_shape<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> Optio
 }
 
 /// The tensors of a call, contiguous and all of one type, f32 or bf16.
+///
+/// What computes with them is not generic over the backend, so that it is compiled with this crate and as this crate is
+/// optimised.
 struct Given {
     x: FlexTensor,
     weight: FlexTensor,
@@ -138,11 +113,10 @@ struct Given {
 }
 
 impl Given {
-    fn of<B: Backend, const D: usize, const R: usize>(
-        [x]: [&Tensor<B, D>; 1],
-        [weight]: [&Tensor<B, D>; 1],
+    fn of<B: Backend, const D: usize>(
+        [x, weight]: [&Tensor<B, D>; 2],
         bias: Option<&Tensor<B, 1>>,
-        residual: Option<&Tensor<B, R>>,
+        residual: Option<&Tensor<B, D>>,
     ) -> Option<Self> {
         let dtype = x.dtype();
         let alike = weight.dtype() == dtype
@@ -151,12 +125,52 @@ impl Given {
         if !kernels_are_on() || !alike || !matches!(dtype, DType::F32 | DType::BF16) {
             return None;
         }
-        Some(Self {
-            x: contiguous(x)?,
-            weight: contiguous(weight)?,
-            bias: bias.and_then(contiguous),
-            residual: residual.and_then(contiguous),
-        })
+        let (bias, residual) = (bias.and_then(contiguous), residual.and_then(contiguous));
+        Some(Self { x: contiguous(x)?, weight: contiguous(weight)?, bias, residual })
+    }
+
+    fn is_wide(&self) -> bool {
+        self.x.dtype() == DType::F32
+    }
+
+    fn linear(&self, shape: [usize; 3]) -> TensorData {
+        fn call<T: Value>(given: &Given, shape: [usize; 3]) -> TensorData {
+            let [rows, _, outputs] = shape;
+            TensorData::new(many_rows::linear::<T>(&given.product(shape), &given.epilogue()), [rows, outputs])
+        }
+        if self.is_wide() { call::<f32>(self, shape) } else { call::<bf16>(self, shape) }
+    }
+
+    fn gated(&self, shape: [usize; 3]) -> TensorData {
+        fn call<T: Value>(given: &Given, shape: [usize; 3]) -> TensorData {
+            let [rows, _, outputs] = shape;
+            TensorData::new(many_rows::gated::<T>(&given.product(shape), &given.epilogue()), [rows, outputs / 2])
+        }
+        if self.is_wide() { call::<f32>(self, shape) } else { call::<bf16>(self, shape) }
+    }
+
+    fn conv1d(&self, geometry: Geometry) -> TensorData {
+        fn call<T: Value>(given: &Given, geometry: Geometry) -> TensorData {
+            let residual = given.residual.as_ref().map(values::<T>);
+            let dims = [geometry.batch, geometry.outputs, geometry.len];
+            TensorData::new(conv::conv1d(&given.kernel(), residual, geometry), dims)
+        }
+        if self.is_wide() { call::<f32>(self, geometry) } else { call::<bf16>(self, geometry) }
+    }
+
+    fn conv_transpose1d(&self, geometry: Geometry) -> TensorData {
+        fn call<T: Value>(given: &Given, geometry: Geometry) -> TensorData {
+            let dims = [geometry.batch, geometry.outputs, geometry.upsampled()];
+            TensorData::new(conv::conv_transpose1d::<T>(&given.kernel(), geometry), dims)
+        }
+        if self.is_wide() { call::<f32>(self, geometry) } else { call::<bf16>(self, geometry) }
+    }
+
+    fn snake(&self, dims: [usize; 3], eps: f32) -> TensorData {
+        fn call<T: Value>(given: &Given, dims: [usize; 3], eps: f32) -> TensorData {
+            TensorData::new(snake::snake::<T>(values(&given.x), values(&given.weight), dims[2], eps), dims)
+        }
+        if self.is_wide() { call::<f32>(self, dims, eps) } else { call::<bf16>(self, dims, eps) }
     }
 
     fn product<T: Value>(&self, shape: [usize; 3]) -> many_rows::Product<'_, T> {
@@ -164,15 +178,11 @@ impl Given {
     }
 
     fn epilogue<T: Value>(&self) -> Epilogue<'_, T> {
-        Epilogue { bias: self.bias.as_ref().map(values), residual: self.residual() }
+        Epilogue { bias: self.bias.as_ref().map(values), residual: self.residual.as_ref().map(values) }
     }
 
     fn kernel<T: Value>(&self) -> Kernel<'_, T> {
         Kernel { x: values(&self.x), weight: values(&self.weight), bias: self.bias.as_ref().map(values) }
-    }
-
-    fn residual<T: Value>(&self) -> Option<&[T]> {
-        self.residual.as_ref().map(values)
     }
 }
 
@@ -195,10 +205,7 @@ fn values<T: Value>(tensor: &FlexTensor) -> &[T] {
 }
 
 /// Returns values as a tensor beside `like`.
-fn tensor<B: Backend, T: Element, const L: usize, const D: usize>(
-    like: &Tensor<B, L>,
-    values: Vec<T>,
-    dims: [usize; D],
-) -> Tensor<B, D> {
-    Tensor::from_data(TensorData::new(values, dims), (&like.device(), T::dtype()))
+fn tensor<B: Backend, const D: usize>(like: &Tensor<B, D>, values: TensorData) -> Tensor<B, D> {
+    let dtype = values.dtype;
+    Tensor::from_data(values, (&like.device(), dtype))
 }

@@ -90,6 +90,7 @@ impl Place<'_> {
     }
 
     #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "loops over constants are unrolled, so that sums stay in registers")]
     fn add_vectors<S: Simd, const OUTPUTS: usize, const VECTORS: usize>(
         &self,
         simd: S,
@@ -99,15 +100,16 @@ impl Place<'_> {
     ) {
         let len = VECTORS * S::F32_LANES;
         let tile = &self.tile[start..];
-        let weights = weights.map(|row| &row[..self.offsets.len()]);
+        let count = self.offsets.len();
+        let weights = weights.map(|row| &row[..count]);
         let mut registers = [[simd.splat_f32s(0.0); VECTORS]; OUTPUTS];
-        for (k, &offset) in self.offsets.iter().enumerate() {
-            let (vectors, _) = S::as_simd_f32s(&tile[offset..][..len]);
+        for k in 0..count {
+            let (vectors, _) = S::as_simd_f32s(&tile[self.offsets[k]..][..len]);
             let vectors: [S::f32s; VECTORS] = std::array::from_fn(|vector| vectors[vector]);
-            for (registers, weights) in registers.iter_mut().zip(weights) {
-                let weight = simd.splat_f32s(weights[k]);
-                for (sum, vector) in registers.iter_mut().zip(vectors) {
-                    *sum = simd.mul_add_e_f32s(weight, vector, *sum);
+            for output in 0..OUTPUTS {
+                let weight = simd.splat_f32s(weights[output][k]);
+                for vector in 0..VECTORS {
+                    registers[output][vector] = simd.mul_add_e_f32s(weight, vectors[vector], registers[output][vector]);
                 }
             }
         }

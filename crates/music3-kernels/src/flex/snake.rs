@@ -1,5 +1,6 @@
 //! The vocoder's periodic activation in one pass.
 
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::value::Value;
@@ -16,43 +17,53 @@ const MAX_ANGLE: f32 = 1_000_000.0;
 /// Returns `x + sin²(alpha · x) / (alpha + eps)`, where every op rounds, of rows of `len` values, one `alpha` for each
 /// channel.
 pub(super) fn snake<T: Value>(x: &[T], alpha: &[T], len: usize, eps: f32) -> Vec<T> {
-    let arch = pulp::Arch::new();
     let mut out = vec![T::rounded(0.0); x.len()];
     let rows = out.par_chunks_mut(len).zip(x.par_chunks(len)).enumerate();
     rows.for_each(|(row, (out, x))| {
         let alpha = alpha[row % alpha.len()].wide();
         let inverse = T::kept(1.0 / T::kept(alpha + eps));
-        out.par_chunks_mut(VALUES_PER_TASK).zip(x.par_chunks(VALUES_PER_TASK)).for_each(|(out, x)| {
-            arch.dispatch(
-                #[inline(always)]
-                || {
-                    for (out, x) in out.chunks_mut(VALUES_AT_ONCE).zip(x.chunks(VALUES_AT_ONCE)) {
-                        bend(out, x, alpha, inverse);
-                    }
-                },
-            );
-        });
+        let tasks = out.par_chunks_mut(VALUES_PER_TASK).zip(x.par_chunks(VALUES_PER_TASK));
+        tasks.for_each(|(out, x)| pulp::Arch::new().dispatch(Bend { out, x, alpha, inverse }));
     });
     out
 }
 
-#[inline(always)]
-fn bend<T: Value>(out: &mut [T], x: &[T], alpha: f32, inverse: f32) {
-    let bent = |x: f32, sine: f32| {
-        let sine = T::kept(sine);
-        T::rounded(x + T::kept(inverse * T::kept(sine * sine)))
-    };
-    // A NaN is passed over here, and is a NaN on either way.
-    let largest = x.iter().fold(0.0f32, |largest, x| largest.max((alpha * x.wide()).abs()));
-    if largest <= MAX_ANGLE {
-        for (out, x) in out.iter_mut().zip(x) {
-            let x = x.wide();
-            *out = bent(x, sine_up_to_its_sign(T::kept(alpha * x)));
-        }
-    } else {
-        for (out, x) in out.iter_mut().zip(x) {
-            let x = x.wide();
-            *out = bent(x, T::kept(alpha * x).sin());
+/// One task: values of one channel.
+struct Bend<'a, T> {
+    out: &'a mut [T],
+    x: &'a [T],
+    alpha: f32,
+    inverse: f32,
+}
+
+impl<T: Value> WithSimd for Bend<'_, T> {
+    type Output = ();
+
+    // Nothing is called that is not inlined: only here may the compiler use wide vectors.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { out, x, alpha, inverse } = self;
+        for (out, x) in out.chunks_mut(VALUES_AT_ONCE).zip(x.chunks(VALUES_AT_ONCE)) {
+            let mut angles = [0.0; VALUES_AT_ONCE];
+            // Without a branch, so that it takes a vector at a time. A NaN is small, and stays a NaN either way.
+            let mut large = false;
+            for (angle, x) in angles.iter_mut().zip(x) {
+                *angle = T::kept(alpha * x.wide());
+                large |= angle.abs() > MAX_ANGLE;
+            }
+            if large {
+                for angle in &mut angles {
+                    *angle = angle.sin();
+                }
+            } else {
+                for angle in &mut angles {
+                    *angle = sine_up_to_its_sign(*angle);
+                }
+            }
+            for ((out, x), sine) in out.iter_mut().zip(x).zip(angles) {
+                let sine = T::kept(sine);
+                *out = T::rounded(x.wide() + T::kept(inverse * T::kept(sine * sine)));
+            }
         }
     }
 }
@@ -72,8 +83,10 @@ fn sine_up_to_its_sign(angle: f32) -> f32 {
     let turns = (angle * std::f64::consts::FRAC_1_PI + ROUNDER) - ROUNDER;
     let left = (angle - turns * PI_HIGH) - turns * PI_LOW;
     let square = left * left;
-    let series = [-1.0 / 39_916_800.0, 1.0 / 362_880.0, -1.0 / 5_040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0];
-    let sum = series.iter().fold(1.0 / 6_227_020_800.0, |sum, term| sum * square + term);
+    let sum = 1.0 / 6_227_020_800.0 * square - 1.0 / 39_916_800.0;
+    let sum = (sum * square + 1.0 / 362_880.0) * square - 1.0 / 5_040.0;
+    let sum = (sum * square + 1.0 / 120.0) * square - 1.0 / 6.0;
+    let sum = sum * square + 1.0;
     (left * sum) as f32
 }
 
