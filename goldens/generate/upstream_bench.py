@@ -119,11 +119,16 @@ class Bench:
     def measure(self, row, dtype, call, **about):
         """Times a call that returns what has to be finite."""
         self.forget_peak()
-        outputs = [call() for _ in range(WARM_UP)]
+        outputs = [call() for _ in range(self.options.warm_up)]
         if not all(bool(torch.isfinite(output).all()) for output in outputs):
             raise ValueError(f"{row} {about}: not all values are finite")
         del outputs
-        self.report(row, dtype, [self.seconds(call) for _ in range(self.options.repeat)], **about)
+        before = time.process_time()
+        seconds = [self.seconds(call) for _ in range(self.options.repeat)]
+        if self.device.type == "cpu":
+            # Of all threads: what a call costs on a machine that does other work too.
+            about["processor_ms"] = round(1000.0 * (time.process_time() - before) / len(seconds))
+        self.report(row, dtype, seconds, **about)
 
     def forget_peak(self):
         if self.device.type == "cuda":
@@ -192,5 +197,5 @@ def describe(options, device):
         "cudnn": torch.backends.cudnn.version() if device.type == "cuda" else None,
         "dims": options.dims,
         "generator": options.generator,
-        "warm_up": WARM_UP,
+        "warm_up": options.warm_up,
     }

@@ -80,7 +80,8 @@ fn sums<B: Backend>(device: &B::Device) {
 
 fn products_with_a_bias<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
-        for (rows, inner, outputs) in [(40, 256, 96), (7, 24, 5), (1, 8, 16)] {
+        // Those with rows for several vectors, blocks and tasks have sizes that fill none of them.
+        for (rows, inner, outputs) in [(40, 256, 96), (101, 519, 77), (9, 1000, 67), (7, 24, 5), (1, 8, 16)] {
             let x = values::<B, 3>([2, rows, inner], 10, width, device);
             let (weight, bias) = (values([outputs, inner], 11, width, device), values([outputs], 12, width, device));
             both(&format!("{inner} to {outputs} with a bias, {width}"), width, || {
@@ -98,7 +99,7 @@ fn products_with_a_bias<B: Backend>(device: &B::Device) {
 
 fn gated_products<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
-        for (rows, inner, half) in [(40, 256, 96), (7, 24, 5), (1, 8, 16)] {
+        for (rows, inner, half) in [(40, 256, 96), (53, 300, 37), (7, 24, 5), (1, 8, 16)] {
             let x = values::<B, 3>([2, rows, inner], 19, width, device);
             let (weight, bias) = (values([2 * half, inner], 20, width, device), values([2 * half], 21, width, device));
             both(&format!("gated {inner} to {half}, {width}"), width, || {
@@ -114,6 +115,9 @@ fn convolutions<B: Backend>(device: &B::Device) {
         for (inner, out, len, taps, dilation) in [
             (64, 48, 6000, 7, 1),
             (32, 5, 10_000, 7, 9),
+            (50, 13, 401, 7, 9),
+            (300, 9, 193, 3, 100),
+            (70, 101, 19, 7, 9),
             (64, 12, 33_000, 1, 1),
             (8, 8, 9, 7, 3),
             (5, 3, 12, 3, 2),
@@ -138,7 +142,7 @@ fn convolutions<B: Backend>(device: &B::Device) {
 fn transposed_convolutions<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
         for (inner, out, len, stride) in
-            [(16, 24, 6000, 8), (12, 4, 90_000, 3), (8, 4, 9, 2), (12, 6, 5, 3), (8, 8, 1, 4)]
+            [(16, 24, 6000, 8), (12, 4, 90_000, 3), (300, 13, 201, 8), (8, 4, 9, 2), (12, 6, 5, 3), (8, 8, 1, 4)]
         {
             let x = values::<B, 3>([2, inner, len], 26, width, device);
             let weight = values::<B, 3>([inner, out, 2 * stride], 27, width, device);
@@ -154,6 +158,32 @@ fn transposed_convolutions<B: Backend>(device: &B::Device) {
                 });
             }
         }
+    }
+}
+
+/// Without this the comparisons above could compare the plain form with itself.
+#[cfg(feature = "flex")]
+#[test]
+fn flex_is_offered_what_is_large() {
+    type B = music3_testkit::Flex;
+    let device = Default::default();
+    let offered = |width: Width| {
+        let rows = values::<B, 2>([18, 640], 1, width, &device);
+        let (weight, bias) = (values([98, 640], 2, width, &device), values([98], 3, width, &device));
+        let channels = values::<B, 3>([2, 30, 700], 4, width, &device);
+        let (taps, upsampling) = (values([98, 30, 7], 5, width, &device), values([30, 98, 8], 6, width, &device));
+        let alpha = values([1, 30, 1], 7, width, &device);
+        [
+            music3_kernels::try_linear(&rows, &weight, Some(&bias), None).is_some(),
+            music3_kernels::try_gated_linear(&rows, &weight, &bias).is_some(),
+            music3_kernels::try_conv1d(&channels, &taps, Some(&bias), None, [9, 3]).is_some(),
+            music3_kernels::try_conv_transpose1d(&channels, &upsampling, Some(&bias), [4, 2]).is_some(),
+            music3_kernels::try_snake(&channels, &alpha, 1e-9).is_some(),
+        ]
+    };
+    for width in WIDTHS {
+        assert_eq!(offered(width), [true; 5], "{width}");
+        assert_eq!(ComputePath::Plain.scope(|| offered(width)), [false; 5], "{width}, plain");
     }
 }
 

@@ -74,7 +74,7 @@ pub fn try_matmul<B: Backend, const D: usize>(a: &Tensor<B, D>, b: &Tensor<B, D>
 /// Returns `x · weightᵀ + bias` of two bf16 or two f32 operands, summed in f32 and rounded once to their type, plus a
 /// residual, rounded again. f32 operands are multiplied as [`Matmul::current`] says.
 ///
-/// Offered on the unfused burn-cuda, through cuBLASLt.
+/// Offered on the unfused burn-cuda, through cuBLASLt, and on burn-flex for many rows.
 ///
 /// # Shapes
 /// `x` `[rows, in]`, `weight` `[out, in]`, `bias` `[out]`, `residual` and result `[rows, out]`
@@ -87,6 +87,10 @@ pub fn try_linear<B: Backend>(
     bias: Option<&Tensor<B, 1>>,
     residual: Option<&Tensor<B, 2>>,
 ) -> Option<Tensor<B, 2>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = flex::linear(x, weight, bias, residual) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return cuda::linear(x, weight, bias, residual);
     #[cfg(not(feature = "cuda"))]

@@ -1,6 +1,7 @@
 //! Steps of a decoder: a few new positions at a time, over a cache that was allocated once.
 //!
-//! Offered on the unfused burn-cuda for bf16 tensors. Each function rounds where the plain ops round.
+//! Offered on the unfused burn-cuda for bf16 tensors, and what convolutions and large gated products need on burn-flex too.
+//! Each function rounds where the plain ops round.
 
 use burn::tensor::{Tensor, backend::Backend};
 
@@ -242,6 +243,10 @@ pub fn try_gated_linear<B: Backend>(
     weight: &Tensor<B, 2>,
     bias: &Tensor<B, 1>,
 ) -> Option<Tensor<B, 2>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = crate::flex::gated_linear(x, weight, bias) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return crate::cuda::gated_linear(x, weight, bias);
     #[cfg(not(feature = "cuda"))]
@@ -329,7 +334,7 @@ pub fn try_join_rows<B: Backend>(matrices: [&Tensor<B, 2>; 3]) -> Option<[Tensor
 }
 
 /// Returns a convolution that keeps the length, its geometry being padding and dilation, plus a residual where there is one;
-/// the convolution, its bias included, and the sum round. Positions lie in rows of channels afterwards. For large inputs only.
+/// the convolution, its bias included, and the sum round. On CUDA positions lie in rows of channels afterwards. For large inputs only.
 ///
 /// # Shapes
 /// `x` `[batch, in, len]`, `weight` `[out, in, taps]`, `bias` `[out]`, `residual` and result `[batch, out, len]`
@@ -340,6 +345,10 @@ pub fn try_conv1d<B: Backend>(
     residual: Option<&Tensor<B, 3>>,
     geometry: [usize; 2],
 ) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = crate::flex::conv1d(x, weight, bias, residual, geometry) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return crate::cuda::conv1d(x, weight, bias, residual, geometry);
     #[cfg(not(feature = "cuda"))]
@@ -350,7 +359,7 @@ pub fn try_conv1d<B: Backend>(
 }
 
 /// Returns a transposed convolution whose kernel is twice its stride, its geometry being stride and padding; bias included in
-/// the one rounding. Positions lie in rows of channels afterwards. For large inputs only.
+/// the one rounding. On CUDA positions lie in rows of channels afterwards. For large inputs only.
 ///
 /// # Shapes
 /// `x` `[batch, in, len]`, `weight` `[in, out, 2·stride]`, `bias` `[out]` → `[batch, out, (len + 1)·stride − 2·padding]`
@@ -360,6 +369,10 @@ pub fn try_conv_transpose1d<B: Backend>(
     bias: Option<&Tensor<B, 1>>,
     geometry: [usize; 2],
 ) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = crate::flex::conv_transpose1d(x, weight, bias, geometry) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return crate::cuda::conv_transpose1d(x, weight, bias, geometry);
     #[cfg(not(feature = "cuda"))]
@@ -375,6 +388,10 @@ pub fn try_conv_transpose1d<B: Backend>(
 /// # Shapes
 /// `x` `[batch, channels, len]`, `alpha` `[1, channels, 1]` → as `x`
 pub fn try_snake<B: Backend>(x: &Tensor<B, 3>, alpha: &Tensor<B, 3>, eps: f32) -> Option<Tensor<B, 3>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = crate::flex::snake(x, alpha, eps) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return crate::cuda::snake(x, alpha, eps);
     #[cfg(not(feature = "cuda"))]

@@ -1,17 +1,13 @@
-//! burn-flex: bf16 weights times f32 rows.
+//! bf16 weights times a few f32 rows, at the speed at which memory is read.
 
-use std::any::Any;
-
-use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive, backend::Backend};
-use burn_flex::FlexTensor;
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 use half::bf16;
 use rayon::prelude::*;
 
-/// More rows than this are better served by a blocked product.
-const MAX_ROWS: usize = 16;
+use super::{dots::Dots, flex_tensor};
 
-/// Partial sums per row: wide enough for any vector unit, and fixed, so that the order of a sum is fixed too.
-const LANES: usize = 16;
+/// More rows than this are better served by a blocked product.
+pub(super) const MAX_ROWS: usize = 16;
 
 /// Outputs one task computes.
 const OUTPUTS_PER_TASK: usize = 64;
@@ -20,7 +16,7 @@ const OUTPUTS_PER_TASK: usize = 64;
 pub(crate) fn linear_bf16<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -> Option<Tensor<B, 2>> {
     let [rows, inner] = x.dims();
     let [outputs, _] = weight.dims();
-    if weight.dtype() != DType::BF16 || rows > MAX_ROWS || inner == 0 {
+    if weight.dtype() != DType::BF16 || rows == 0 || rows > MAX_ROWS || inner == 0 {
         return None;
     }
     let primitive = flex_tensor(weight)?;
@@ -31,69 +27,11 @@ pub(crate) fn linear_bf16<B: Backend>(x: &Tensor<B, 2>, weight: &Tensor<B, 2>) -
 
     let mut by_output = vec![0.0f32; outputs * rows];
     by_output.par_chunks_mut(OUTPUTS_PER_TASK * rows).enumerate().for_each(|(task, sums)| {
-        let first = task * OUTPUTS_PER_TASK;
-        for (index, sums) in sums.chunks_exact_mut(rows).enumerate() {
-            let output = first + index;
-            let weights = &weights[output * inner..(output + 1) * inner];
-            dot_rows(weights, &x, sums);
-        }
+        let weights = &weights[task * OUTPUTS_PER_TASK * inner..][..sums.len() / rows * inner];
+        Dots { weights, x: &x, inner, sums }.write();
     });
     let data = TensorData::new(by_output, [outputs, rows]);
     Some(Tensor::<B, 2>::from_data(data, (&device, DType::F32)).transpose())
-}
-
-/// Returns the flex tensor inside, if `B` is burn-flex.
-fn flex_tensor<B: Backend>(tensor: &Tensor<B, 2>) -> Option<FlexTensor> {
-    let TensorPrimitive::Float(primitive) = tensor.clone().into_primitive() else { return None };
-    (&primitive as &dyn Any).downcast_ref::<FlexTensor>().cloned()
-}
-
-/// Writes the products of one weight row with every row of `x` to `sums`.
-fn dot_rows(weights: &[bf16], x: &[f32], sums: &mut [f32]) {
-    // Two rows are the usual case (both guidance rows): the weights are widened once for both.
-    let inner = weights.len();
-    for (pair, sums) in sums.chunks_mut(2).enumerate() {
-        let first = &x[2 * pair * inner..][..inner];
-        match sums {
-            [a, b] => {
-                let second = &x[(2 * pair + 1) * inner..][..inner];
-                [*a, *b] = dot(weights, [first, second]);
-            }
-            [a] => [*a] = dot(weights, [first]),
-            _ => unreachable!("chunks of two hold one or two sums"),
-        }
-    }
-}
-
-/// Returns the dot products of `weights` with `N` rows, each summed in [`LANES`] partial sums and then pairwise.
-fn dot<const N: usize>(weights: &[bf16], rows: [&[f32]; N]) -> [f32; N] {
-    let mut lanes = [[0.0f32; LANES]; N];
-    let (blocks, tail) = weights.as_chunks::<LANES>();
-    for (block, weights) in blocks.iter().enumerate() {
-        let weights = weights.map(bf16::to_f32_const);
-        for (lanes, row) in lanes.iter_mut().zip(rows) {
-            let row = &row[block * LANES..][..LANES];
-            for lane in 0..LANES {
-                lanes[lane] += weights[lane] * row[lane];
-            }
-        }
-    }
-    let done = blocks.len() * LANES;
-    for (lanes, row) in lanes.iter_mut().zip(rows) {
-        for (lane, weight) in tail.iter().enumerate() {
-            lanes[lane] += weight.to_f32() * row[done + lane];
-        }
-    }
-    lanes.map(|mut lanes| {
-        let mut width = LANES;
-        while width > 1 {
-            width /= 2;
-            for lane in 0..width {
-                lanes[lane] += lanes[lane + width];
-            }
-        }
-        lanes[0]
-    })
 }
 
 #[cfg(test)]
