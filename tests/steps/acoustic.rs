@@ -2,7 +2,7 @@
 
 use burn::tensor::backend::Backend;
 use music3_nn::{
-    RotaryTable, Width,
+    ComputePath, RotaryTable, Width,
     ops::{self, Conv1dOptions, ConvTranspose1dOptions},
     rotary::split_heads,
 };

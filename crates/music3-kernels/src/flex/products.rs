@@ -90,7 +90,6 @@ impl Place<'_> {
     }
 
     #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "loops over constants are unrolled, so that sums stay in registers")]
     fn add_vectors<S: Simd, const OUTPUTS: usize, const VECTORS: usize>(
         &self,
         simd: S,
