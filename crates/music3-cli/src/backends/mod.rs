@@ -53,8 +53,8 @@ impl Selected {
         match asked {
             BackendArg::Auto => Self::automatic(),
             BackendArg::CudaFused(_) => Err(Failure::usage(
-                "--backend cuda-fused is for `music3 check` only: fusion merges roundings, and it does not pass every \
-                 case; use --backend cuda",
+                "--backend cuda-fused is for `music3 check` only: fusion may merge roundings, so that it is there to be \
+                 compared; use --backend cuda",
             )),
             #[cfg(feature = "flex")]
             BackendArg::Flex => Ok(Self::Flex),

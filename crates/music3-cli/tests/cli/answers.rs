@@ -110,6 +110,23 @@ fn ndarray_passes_a_case() {
 }
 
 #[test]
+#[cfg(all(feature = "flex", feature = "ndarray"))]
+fn check_puts_two_backends_beside_each_other() {
+    let program = Program::untouched();
+    let case = golden("vocoder_block.stride3.f32.json");
+    let case = case.to_str().expect("a path in UTF-8");
+    let ran = program.run(&["check", case, "--backend", "flex", "--beside", "ndarray"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("| vocoder_block | f32 | 1 | 0 | "), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("flex and ndarray were judged alike in all 1 cases\n"), "{}", ran.stdout);
+
+    let ran = program.run(&["check", case, "--backend", "flex", "--beside", "ndarray", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let names = [0, 1].map(|index| report["backends"][index]["backend"].clone());
+    assert_eq!(names, ["flex", "ndarray"]);
+}
+
+#[test]
 fn check_tells_failures_from_unreadable_files() {
     let program = Program::untouched();
     let case = golden("vocoder_block.stride3.f32.json");

@@ -128,6 +128,23 @@ fn refuses_a_backend_that_is_not_built_in() {
 }
 
 #[test]
+fn refuses_the_fused_backend_where_nothing_is_compared() {
+    let program = Program::untouched();
+    assert_refused(&program, &generate(&["--demo", "--backend", "cuda-fused"]), "for `music3 check` only");
+    let bench = ["bench", "dit", "--demo", "--backend", "cuda-fused:1"];
+    assert_refused(&program, &bench, "use --backend cuda");
+}
+
+#[test]
+#[cfg(not(feature = "cuda-fused"))]
+fn refuses_to_compare_with_a_backend_that_is_not_built_in() {
+    let program = Program::untouched();
+    program.write("case.json", "{}");
+    let check = ["check", "case.json", "--beside", "cuda-fused"];
+    assert_refused(&program, &check, "--features cuda-fused");
+}
+
+#[test]
 fn checks_the_request_before_it_looks_at_the_model() {
     let program = Program::untouched();
     let arguments = ["generate", "--model", "missing", "--caption", " ", "--lyrics", "la", "--max-seconds", "0"];

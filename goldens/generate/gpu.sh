@@ -1,0 +1,81 @@
+#!/bin/sh
+# Repeats what docs/gpu.md says of a machine with a GPU, in one command:
+#
+#   gpu.sh MUSIC3 PYTHON WORK REPORTS [STEP...]
+#
+# MUSIC3 is the program, built with the feature `cuda`; PYTHON one that imports torch, transformers and diffusers; WORK a
+# folder for 29 GB of random weights and the recordings; REPORTS takes what was printed. The steps, all of them by default:
+#
+#   check        music3 check: every recorded case
+#   dit          the transformer at 86 latents, loops of 1 and of 3 forwards, on the CPU and on the GPU
+#   bench        music3 bench: every part, at the shapes of the table of speeds
+#   upstream     upstream_speed.py: the same of upstream
+#   full_scale   full_scale.sh: whole runs at the published sizes, beside upstream
+#
+# Every command has a time limit of its own. The exit code is the worst of them.
+#
+# DIMS=tiny DEVICE=cpu BACKEND=flex REPEAT=2 CASES=goldens/tiny tries it without a GPU; full_scale.sh says what it takes.
+set -u
+if [ $# -lt 4 ]; then
+    sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2
+    exit 2
+fi
+music3=$1 python=$2 work=$3 reports=$4
+shift 4
+here=$(cd "$(dirname "$0")" && pwd)
+steps=${*:-check dit bench upstream full_scale}
+backend=${BACKEND:-cuda} repeat=${REPEAT:-20} dims=${DIMS:-published}
+# The port's smallest dimensions have another name.
+if [ "$dims" = tiny ]; then random=demo; else random=$dims; fi
+mkdir -p "$work" "$reports" || exit 2
+worst=0
+. "$here/timed.sh"
+
+# bench NAME PART ARGUMENTS...
+bench() {
+    bench_name=$1
+    shift
+    timed "bench_$bench_name" 300 "$music3" bench "$@" --random "$random" --backend "$backend" --repeat "$repeat"
+}
+
+for step in $steps; do
+    case $step in
+    check)
+        timed check 500 "$music3" check "${CASES:-$here/..}" --backend "$backend"
+        ;;
+    dit)
+        timed dit 500 "$python" "$here/dit_table.py" "$music3" --random "$random" --backends flex "$backend"
+        ;;
+    bench)
+        bench lm_512 lm --context 512
+        bench lm_2000 lm --context 2000
+        bench prefill lm --prefill 512
+        bench depth depth
+        bench condition condition
+        for matmul in strict split tf32; do
+            bench "dit_$matmul" dit --latents 688 --rows 2 --matmul "$matmul"
+        done
+        bench dit_bf16 dit --latents 688 --rows 2 --precision bf16
+        bench dit_86 dit --latents 86 --rows 1
+        bench vocoder vocoder --latents 344
+        for matmul in strict split; do
+            timed "bench_song_$matmul" 300 "$music3" bench song --seconds 10 --random "$random" --backend "$backend" \
+                --matmul "$matmul"
+        done
+        ;;
+    upstream)
+        timed upstream 580 "$python" "$here/upstream_speed.py" depth dit vocoder lm prefill frame --repeat "$repeat" \
+            --dims "$dims" --device "${DEVICE:-cuda}"
+        ;;
+    full_scale)
+        "$here/full_scale.sh" "$music3" "$python" "$work" "$reports"
+        status=$?
+        [ "$status" -le "$worst" ] || worst=$status
+        ;;
+    *)
+        echo "gpu.sh: unknown step $step" >&2
+        exit 2
+        ;;
+    esac
+done
+exit "$worst"
