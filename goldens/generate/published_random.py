@@ -25,6 +25,7 @@ from diffusers import (
 from diffusers.utils import logging
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+import checkpoint_folder
 import demo
 from demo_tokenizer import build_tokenizer
 
@@ -140,7 +141,7 @@ def write_folder(folder, dims, draws):
     pipeline = MiniMaxMusic3Blocks().init_pipeline()
     pipeline.update_components(**components)
     pipeline.save_config(save_directory=folder)
-    demo.point_index_at_folder(os.path.join(folder, "modular_model_index.json"), components, NAME)
+    checkpoint_folder.point_index_at_folder(os.path.join(folder, "modular_model_index.json"), components, NAME)
 
 
 def main():
