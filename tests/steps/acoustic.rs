@@ -172,18 +172,23 @@ fn flex_is_offered_what_is_large() {
         let (weight, bias) = (values([98, 640], 2, width, &device), values([98], 3, width, &device));
         let channels = values::<B, 3>([2, 30, 700], 4, width, &device);
         let (taps, upsampling) = (values([98, 30, 7], 5, width, &device), values([30, 98, 8], 6, width, &device));
-        let alpha = values([1, 30, 1], 7, width, &device);
+        let (alpha, scale) = (values([1, 30, 1], 7, width, &device), values([640], 8, width, &device));
+        let table = RotaryTable::<B>::new(8, 10_000.0, 30, width, &device);
+        let heads = values::<B, 4>([2, 3, 110, 30], 9, width, &device);
         [
             music3_kernels::try_linear(&rows, &weight, Some(&bias), None).is_some(),
             music3_kernels::try_gated_linear(&rows, &weight, &bias).is_some(),
             music3_kernels::try_conv1d(&channels, &taps, Some(&bias), None, [9, 3]).is_some(),
             music3_kernels::try_conv_transpose1d(&channels, &upsampling, Some(&bias), [4, 2]).is_some(),
             music3_kernels::try_snake(&channels, &alpha, 1e-9).is_some(),
+            music3_kernels::try_layer_norm(&rows, &scale, &scale, 1e-5).is_some(),
+            music3_kernels::try_rotate_heads(&channels, 7, [&table.cos(), &table.sin()]).is_some(),
+            music3_kernels::try_attend(&heads, &heads, &heads, 0.25).is_some(),
         ]
     };
     for width in WIDTHS {
-        assert_eq!(offered(width), [true; 5], "{width}");
-        assert_eq!(ComputePath::Plain.scope(|| offered(width)), [false; 5], "{width}, plain");
+        assert_eq!(offered(width), [true; 8], "{width}");
+        assert_eq!(ComputePath::Plain.scope(|| offered(width)), [false; 8], "{width}, plain");
     }
 }
 

@@ -15,9 +15,14 @@ on_each_backend!(attention_over_sequences, attention_of_hidden_states);
 
 fn attention_over_sequences<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
-        for (queries, keys, heads, kv_heads, head_dim) in
-            [(70, 70, 4, 4, 64), (201, 201, 3, 3, 16), (5, 130, 2, 2, 48), (9, 30, 6, 2, 10), (1, 5, 2, 1, 8)]
-        {
+        for (queries, keys, heads, kv_heads, head_dim) in [
+            (70, 70, 4, 4, 64),
+            (201, 201, 3, 3, 16),
+            (67, 300, 3, 3, 33),
+            (5, 130, 2, 2, 48),
+            (9, 30, 6, 2, 10),
+            (1, 5, 2, 1, 8),
+        ] {
             let query = values::<B, 4>([2, heads, queries, head_dim], 13, width, device);
             let key = values([2, kv_heads, keys, head_dim], 14, width, device);
             let value = values([2, kv_heads, keys, head_dim], 15, width, device);

@@ -1,6 +1,6 @@
 //! Steps of a decoder: a few new positions at a time, over a cache that was allocated once.
 //!
-//! Offered on the unfused burn-cuda for bf16 tensors, and what convolutions and large gated products need on burn-flex too.
+//! Offered on the unfused burn-cuda for bf16 tensors, and those of the acoustic half on burn-flex too.
 //! Each function rounds where the plain ops round.
 
 use burn::tensor::{Tensor, backend::Backend};
@@ -210,6 +210,10 @@ pub fn try_layer_norm<B: Backend, const D: usize>(
     bias: &Tensor<B, 1>,
     eps: f32,
 ) -> Option<Tensor<B, D>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = crate::flex::layer_norm(x, weight, bias, eps) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return crate::cuda::layer_norm(x, weight, bias, eps);
     #[cfg(not(feature = "cuda"))]
@@ -266,6 +270,10 @@ pub fn try_rotate_heads<B: Backend>(
     heads: usize,
     tables: [&Tensor<B, 2>; 2],
 ) -> Option<Tensor<B, 4>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = crate::flex::rotate_heads(x, heads, tables) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return crate::cuda::rotate_heads(x, heads, tables);
     #[cfg(not(feature = "cuda"))]
@@ -285,6 +293,10 @@ pub fn try_attend<B: Backend>(
     value: &Tensor<B, 4>,
     scale: f32,
 ) -> Option<Tensor<B, 4>> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = crate::flex::attend(query, key, value, scale) {
+        return Some(y);
+    }
     #[cfg(feature = "cuda")]
     return crate::cuda::attend(query, key, value, scale);
     #[cfg(not(feature = "cuda"))]

@@ -92,6 +92,7 @@ fn dot<S: Simd, const OUTPUTS: usize, const ROWS: usize, const PARTS: usize>(
     weights: [&[bf16]; OUTPUTS],
     rows: [&[f32]; ROWS],
 ) -> [[f32; ROWS]; OUTPUTS] {
+    // Loops over constants are unrolled, so that sums stay in registers.
     let mut sums = [[[simd.splat_f32s(0.0); PARTS]; ROWS]; OUTPUTS];
     let blocks = rows[0].len() / LANES;
     let whole_rows = rows.map(|row| &row.as_chunks::<LANES>().0[..blocks]);
@@ -116,8 +117,7 @@ fn dot<S: Simd, const OUTPUTS: usize, const ROWS: usize, const PARTS: usize>(
     for output in 0..OUTPUTS {
         for row in 0..ROWS {
             let mut lanes = [0.0; LANES];
-            let (vectors, _) = S::as_mut_simd_f32s(&mut lanes);
-            vectors[..PARTS].copy_from_slice(&sums[output][row]);
+            S::as_mut_simd_f32s(&mut lanes).0.copy_from_slice(&sums[output][row]);
             let done = blocks * LANES;
             for (lane, (weight, x)) in weights[output][done..].iter().zip(&rows[row][done..]).enumerate() {
                 lanes[lane] += weight.to_f32() * x;

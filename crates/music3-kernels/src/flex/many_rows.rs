@@ -11,11 +11,8 @@ use super::{
 /// Outputs one task computes.
 const OUTPUTS_PER_TASK: usize = 64;
 
-/// Outputs whose weights are read side by side.
-const OUTPUTS_AT_ONCE: usize = 8;
-
-/// Rows that leave a product's columns together: a cache line of f32.
-const ROWS_AT_ONCE: usize = 16;
+/// Rows of one task of what comes afterwards.
+const ROWS_PER_TASK: usize = 16;
 
 /// `x · weightᵀ`
 pub(super) struct Product<'a, T> {
@@ -38,10 +35,10 @@ pub(super) struct Epilogue<'a, T> {
 /// Returns the product with its bias, rounded, plus a residual, rounded again: `[rows, outputs]`.
 pub(super) fn linear<T: Value>(product: &Product<'_, T>, epilogue: &Epilogue<'_, T>) -> Vec<T> {
     let [rows, _, outputs] = product.shape;
-    let columns = product.columns();
+    let pieces = product.pieces();
     let bias = epilogue.wide_bias(outputs);
     rows_of(rows, outputs, |row, output| {
-        let rounded = T::kept(columns.value(output, row) + bias[output]);
+        let rounded = T::kept(pieces.value(row, output) + bias[output]);
         match epilogue.residual {
             Some(residual) => T::rounded(residual[row * outputs + output].wide() + rounded),
             None => T::rounded(rounded),
@@ -53,9 +50,9 @@ pub(super) fn linear<T: Value>(product: &Product<'_, T>, epilogue: &Epilogue<'_,
 pub(super) fn gated<T: Value>(product: &Product<'_, T>, epilogue: &Epilogue<'_, T>) -> Vec<T> {
     let [rows, _, outputs] = product.shape;
     let half = outputs / 2;
-    let columns = product.columns();
+    let pieces = product.pieces();
     let bias = epilogue.wide_bias(outputs);
-    let rounded = |row: usize, output: usize| T::kept(columns.value(output, row) + bias[output]);
+    let rounded = |row: usize, output: usize| T::kept(pieces.value(row, output) + bias[output]);
     rows_of(rows, half, |row, output| {
         let (value, gate) = (rounded(row, output), rounded(row, half + output));
         T::rounded(value * T::kept(gate / (1.0 + (-gate).exp())))
@@ -71,51 +68,55 @@ impl<T: Value> Epilogue<'_, T> {
     }
 }
 
-/// A product's outputs as rows: `[outputs, width]`.
-struct Columns {
-    sums: Vec<f32>,
-    width: usize,
+/// A product's rows, in pieces of [`OUTPUTS_PER_TASK`]: `[pieces, rows, OUTPUTS_PER_TASK]`.
+struct Pieces {
+    values: Vec<f32>,
+    rows: usize,
 }
 
-impl Columns {
+impl Pieces {
     #[inline(always)]
-    fn value(&self, output: usize, row: usize) -> f32 {
-        self.sums[output * self.width + row]
+    fn value(&self, row: usize, output: usize) -> f32 {
+        let (piece, output) = (output / OUTPUTS_PER_TASK, output % OUTPUTS_PER_TASK);
+        self.values[(piece * self.rows + row) * OUTPUTS_PER_TASK + output]
     }
 }
 
 impl<T: Value> Product<'_, T> {
-    fn columns(&self) -> Columns {
+    fn pieces(&self) -> Pieces {
         let [rows, inner, outputs] = self.shape;
         let width = rows.next_multiple_of(LANES);
         let x = transposed(self.x, [rows, inner], width);
         let offsets: Vec<usize> = (0..INNER.min(inner)).map(|k| k * width).collect();
-        let mut sums = vec![0.0; outputs * width];
-        sums.par_chunks_mut(OUTPUTS_PER_TASK * width).enumerate().for_each(|(task, sums)| {
+        let weights = self.weight.par_chunks(OUTPUTS_PER_TASK * inner);
+        let mut values = vec![0.0; outputs.div_ceil(OUTPUTS_PER_TASK) * rows * OUTPUTS_PER_TASK];
+        values.par_chunks_mut(rows * OUTPUTS_PER_TASK).zip(weights).for_each(|(piece, weights)| {
             let mut room = Vec::new();
-            for (block, sums) in sums.chunks_mut(OUTPUTS_AT_ONCE * width).enumerate() {
-                let first = task * OUTPUTS_PER_TASK + block * OUTPUTS_AT_ONCE;
-                let weights = &self.weight[first * inner..][..sums.len() / width * inner];
-                for start in (0..inner).step_by(INNER) {
-                    let end = inner.min(start + INNER);
-                    let (weights, stride) = T::wide_rows(weights, inner, start..end, &mut room);
-                    let (tile, offsets) = (&x[start * width..], &offsets[..end - start]);
-                    Products { weights, stride, tile, offsets, sums, width, positions: rows }.add();
+            let mut sums = vec![0.0; weights.len() / inner * width];
+            for start in (0..inner).step_by(INNER) {
+                let end = inner.min(start + INNER);
+                let (weights, stride) = T::wide_rows(weights, inner, start..end, &mut room);
+                let (tile, offsets) = (&x[start * width..], &offsets[..end - start]);
+                Products { weights, stride, tile, offsets, sums: &mut sums, width, positions: rows }.add();
+            }
+            // Here, where the sums still lie in the cache, positions become rows.
+            for (output, sums) in sums.chunks_exact(width).enumerate() {
+                for (row, sum) in piece.chunks_exact_mut(OUTPUTS_PER_TASK).zip(sums) {
+                    row[output] = *sum;
                 }
             }
         });
-        Columns { sums, width }
+        Pieces { values, rows }
     }
 }
 
 /// Returns `[rows, outputs]` of what `value` says.
 fn rows_of<T: Value>(rows: usize, outputs: usize, value: impl Fn(usize, usize) -> T + Sync) -> Vec<T> {
     let mut out = vec![T::rounded(0.0); rows * outputs];
-    out.par_chunks_mut(ROWS_AT_ONCE * outputs).enumerate().for_each(|(block, out)| {
-        let first = block * ROWS_AT_ONCE;
-        for output in 0..outputs {
-            for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
-                out[output] = value(first + row, output);
+    out.par_chunks_mut(ROWS_PER_TASK * outputs).enumerate().for_each(|(block, out)| {
+        for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
+            for (output, out) in out.iter_mut().enumerate() {
+                *out = value(block * ROWS_PER_TASK + row, output);
             }
         }
     });

@@ -4,11 +4,13 @@
 //! Everything is written once, for vectors of any width: [`pulp`] compiles it for what processors of the target have and
 //! picks at run time.
 
+mod attention;
 mod conv;
 mod dots;
 mod few_rows;
 mod many_rows;
 mod products;
+mod rows;
 mod snake;
 mod transposed;
 mod value;
@@ -21,8 +23,10 @@ use half::bf16;
 
 pub(crate) use self::few_rows::linear_bf16;
 use self::{
+    attention::Attention,
     conv::{Geometry, Kernel},
     many_rows::Epilogue,
+    rows::Rotation,
     value::Value,
 };
 use crate::path::kernels_are_on;
@@ -92,6 +96,51 @@ pub(crate) fn snake<B: Backend>(x: &Tensor<B, 3>, alpha: &Tensor<B, 3>, eps: f32
         return None;
     }
     Some(tensor(x, Given::of([x, alpha], None, None)?.snake(x.dims(), eps)))
+}
+
+/// See [`try_layer_norm`](crate::try_layer_norm).
+pub(crate) fn layer_norm<B: Backend, const D: usize>(
+    x: &Tensor<B, D>,
+    weight: &Tensor<B, 1>,
+    bias: &Tensor<B, 1>,
+    eps: f32,
+) -> Option<Tensor<B, D>> {
+    let dims = x.dims();
+    let fits = dims.iter().all(|size| *size > 0) && weight.dims() == [dims[D - 1]] && bias.dims() == weight.dims();
+    let given = fits.then(|| Given::of([x, &weight.clone().unsqueeze()], Some(bias), None)).flatten()?;
+    Some(tensor(x, given.layer_norm(&dims, eps)))
+}
+
+/// See [`try_rotate_heads`](crate::try_rotate_heads).
+pub(crate) fn rotate_heads<B: Backend>(
+    x: &Tensor<B, 3>,
+    heads: usize,
+    [cosines, sines]: [&Tensor<B, 2>; 2],
+) -> Option<Tensor<B, 4>> {
+    let [batch, tokens, width] = x.dims();
+    let [rows, rotary_dim] = cosines.dims();
+    let fits = batch * tokens * heads > 0 && width % heads == 0 && rows == tokens && sines.dims() == cosines.dims();
+    if !fits || rotary_dim % 2 != 0 || rotary_dim > width / heads {
+        return None;
+    }
+    let given = Given::of([x, &cosines.clone().unsqueeze()], None, Some(&sines.clone().unsqueeze()))?;
+    Some(tensor(x, given.rotate_heads([batch, tokens, heads, width / heads])))
+}
+
+/// See [`try_attend`](crate::try_attend).
+pub(crate) fn attend<B: Backend>(
+    query: &Tensor<B, 4>,
+    key: &Tensor<B, 4>,
+    value: &Tensor<B, 4>,
+    scale: f32,
+) -> Option<Tensor<B, 4>> {
+    let ([batch, heads, queries, head_dim], [_, _, keys, _]) = (query.dims(), key.dims());
+    let fits = key.dims() == [batch, heads, keys, head_dim] && value.dims() == key.dims();
+    if !fits || batch * heads * queries * keys * head_dim < LARGE {
+        return None;
+    }
+    let given = Given::of([query, key], None, Some(value))?;
+    Some(tensor(query, given.attend([batch, heads, queries, head_dim], keys, scale)))
 }
 
 /// Rows, inner dimension and outputs of a product that is large enough for tiles.
@@ -173,6 +222,37 @@ impl Given {
         if self.is_wide() { call::<f32>(self, dims, eps) } else { call::<bf16>(self, dims, eps) }
     }
 
+    fn layer_norm(&self, dims: &[usize], eps: f32) -> TensorData {
+        fn call<T: Value>(given: &Given, dims: &[usize], eps: f32) -> TensorData {
+            let Epilogue { bias, .. } = given.epilogue::<T>();
+            let bias = bias.expect("a layer norm has a bias");
+            TensorData::new(rows::layer_norm(values(&given.x), values(&given.weight), bias, eps), dims)
+        }
+        if self.is_wide() { call::<f32>(self, dims, eps) } else { call::<bf16>(self, dims, eps) }
+    }
+
+    /// The weight holds cosines, the residual sines.
+    fn rotate_heads(&self, dims: [usize; 4]) -> TensorData {
+        fn call<T: Value>(given: &Given, [batch, tokens, heads, head_dim]: [usize; 4]) -> TensorData {
+            let sines = given.epilogue().residual.expect("sines come with cosines");
+            let (x, cosines) = (values::<T>(&given.x), values(&given.weight));
+            let rotation = Rotation { x, cosines, sines, shape: [tokens, heads, head_dim] };
+            TensorData::new(rows::rotate_heads(&rotation), [batch, heads, tokens, head_dim])
+        }
+        if self.is_wide() { call::<f32>(self, dims) } else { call::<bf16>(self, dims) }
+    }
+
+    /// The weight holds keys, the residual values.
+    fn attend(&self, dims: [usize; 4], keys: usize, scale: f32) -> TensorData {
+        fn call<T: Value>(given: &Given, dims: [usize; 4], keys: usize, scale: f32) -> TensorData {
+            let value = given.epilogue().residual.expect("values come with keys");
+            let (query, key) = (values::<T>(&given.x), values(&given.weight));
+            let attention = Attention { query, key, value, shape: [dims[2], keys, dims[3]], scale };
+            TensorData::new(attention::attend(&attention), dims)
+        }
+        if self.is_wide() { call::<f32>(self, dims, keys, scale) } else { call::<bf16>(self, dims, keys, scale) }
+    }
+
     fn product<T: Value>(&self, shape: [usize; 3]) -> many_rows::Product<'_, T> {
         many_rows::Product { x: values(&self.x), weight: values(&self.weight), shape }
     }
@@ -205,7 +285,7 @@ fn values<T: Value>(tensor: &FlexTensor) -> &[T] {
 }
 
 /// Returns values as a tensor beside `like`.
-fn tensor<B: Backend, const D: usize>(like: &Tensor<B, D>, values: TensorData) -> Tensor<B, D> {
+fn tensor<B: Backend, const L: usize, const D: usize>(like: &Tensor<B, L>, values: TensorData) -> Tensor<B, D> {
     let dtype = values.dtype;
     Tensor::from_data(values, (&like.device(), dtype))
 }

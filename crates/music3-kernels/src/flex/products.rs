@@ -101,6 +101,7 @@ impl Place<'_> {
         let tile = &self.tile[start..];
         let count = self.offsets.len();
         let weights = weights.map(|row| &row[..count]);
+        // Loops over constants are unrolled, so that sums stay in registers.
         let mut registers = [[simd.splat_f32s(0.0); VECTORS]; OUTPUTS];
         for k in 0..count {
             let (vectors, _) = S::as_simd_f32s(&tile[self.offsets[k]..][..len]);

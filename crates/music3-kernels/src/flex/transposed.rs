@@ -7,8 +7,8 @@ use super::value::Value;
 /// Columns of one task: four cache lines of f32 are read side by side.
 const COLUMNS: usize = 64;
 
-/// Rows between two passes over those columns: a cache line of f32 is written in each.
-const ROWS: usize = 16;
+/// Rows and columns that are exchanged at once: a cache line of f32.
+const SQUARE: usize = 16;
 
 /// Returns `[rows, columns]` as `[columns, width]` in f32; what is beyond the rows is zero.
 pub(super) fn transposed<T: Value>(matrix: &[T], [rows, columns]: [usize; 2], width: usize) -> Vec<f32> {
@@ -16,11 +16,20 @@ pub(super) fn transposed<T: Value>(matrix: &[T], [rows, columns]: [usize; 2], wi
     out.par_chunks_mut(COLUMNS * width).enumerate().for_each(|(block, out)| {
         let first = block * COLUMNS;
         let columns_here = out.len() / width;
-        for start in (0..rows).step_by(ROWS) {
-            for row in start..rows.min(start + ROWS) {
-                let values = &matrix[row * columns + first..][..columns_here];
-                for (out, value) in out.chunks_exact_mut(width).zip(values) {
-                    out[row] = value.wide();
+        // Columns may come to lie a power of two apart: written value by value they would push each other out of the cache.
+        let mut square = [[0.0; SQUARE]; SQUARE];
+        for start in (0..rows).step_by(SQUARE) {
+            let count = SQUARE.min(rows - start);
+            for (part, out) in out.chunks_mut(SQUARE * width).enumerate() {
+                for row in 0..count {
+                    let place = (start + row) * columns + first + part * SQUARE;
+                    let values = &matrix[place..][..SQUARE.min(columns_here - part * SQUARE)];
+                    for (square, value) in square.iter_mut().zip(values) {
+                        square[row] = value.wide();
+                    }
+                }
+                for (out, square) in out.chunks_exact_mut(width).zip(&square) {
+                    out[start..start + count].copy_from_slice(&square[..count]);
                 }
             }
         }
