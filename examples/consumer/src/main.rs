@@ -12,7 +12,11 @@ type App = burn_cuda::Cuda<f32, i32>;
 type App = burn_flex::Flex;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let music = Music3::<App>::open(&music3::demo::unpack(music3::demo::Demo::Random)?, Default::default(), Options::default())?;
+    let music = Music3::<App>::open(
+        &music3::demo::unpack(music3::demo::Demo::Random)?,
+        Default::default(),
+        Options::default(),
+    )?;
     song(&music)?;
     stopped(&music)?;
     vocoder_alone(&music)?;
