@@ -1,8 +1,8 @@
 //! This project's own kernels: the language model's and the depth decoder's steps, with a few rows, large bf16 weights and a
 //! static cache, and the ops of many rows between the transformer's and the vocoder's products.
 //!
-//! `acoustic`, `attention`, `draw`, `flash`, `heads`, `linear`, `pointwise` and `tiles` hold the kernels; `few_rows`, `positions`, `many_rows` and
-//! `drawing` check tensors and launch them.
+//! `acoustic`, `attention`, `draw`, `flash`, `heads`, `linear`, `pointwise`, `staging` and `tiles` hold the kernels; `few_rows`, `positions`, `many_rows`,
+//! `sequences` and `drawing` check tensors and launch them.
 #![allow(unsafe_code, reason = "kernels are launched on raw buffers")]
 
 mod acoustic;
@@ -17,6 +17,8 @@ mod many_rows;
 mod packed;
 mod pointwise;
 mod positions;
+mod sequences;
+mod staging;
 mod tiles;
 
 use burn::tensor::DType;
@@ -26,13 +28,13 @@ use cubecl::{cuda::CudaRuntime, prelude::ArrayArg, server::Handle};
 pub(super) use self::{
     drawing::draw,
     few_rows::{gated, linear_added},
-    many_rows::{
-        attend_in_tiles, can_attend_in_tiles, can_finish, can_gate, finished, gate_halves, headed, joined, layer_norm,
-        normalise, rotate_heads, scaled, snake, softmax, softmax_in_place, take_heads_apart,
-    },
+    many_rows::{can_finish, can_gate, finished, gate_halves, joined, layer_norm, normalise, snake, softmax},
     packed::{FOUR, Four, cube_max},
     pointwise::Joint,
     positions::{Cache, Preparation, attend, attend_newest, read_positions, store_positions},
+    sequences::{
+        attend_in_tiles, can_attend_in_tiles, headed, rotate_heads, scaled, softmax_in_place, take_heads_apart,
+    },
 };
 use super::{CudaTensor, empty};
 
