@@ -1,6 +1,8 @@
 //! Attention over whole sequences: of heads that are there, of hidden states, and against f64.
 
-use burn::tensor::{Tensor, backend::Backend};
+#[cfg(feature = "cuda")]
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend;
 use music3_nn::{
     ComputePath, Matmul, RotaryTable, Width,
     layers::Linear,

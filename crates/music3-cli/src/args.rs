@@ -251,7 +251,7 @@ pub(crate) enum MatmulArg {
     /// f32 operands, products and sums.
     #[default]
     Strict,
-    /// Each operand in three bf16 parts, sums in f32.
+    /// Each operand in two f16 parts, sums in f32.
     Split,
     /// Operands rounded to TF32.
     Tf32,

@@ -12,10 +12,11 @@ use crate::scoped::scoped;
 /// in f32 whatever is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Matmul {
-    /// f32 operands, products and sums: f32 means f32.
+    /// f32 operands, products and sums: f32 means f32. The transformer's attention multiplies three bf16 parts of each
+    /// operand, which is at least as exact.
     #[default]
     Strict,
-    /// Each operand is split into three bf16 parts, whose products run on the tensor cores; partial sums over the inner
+    /// Each operand is split into two f16 parts, whose products run on the tensor cores; partial sums over the inner
     /// dimension are added in f32.
     Split,
     /// Operands are rounded to TF32, with 10 bits after the leading one.
