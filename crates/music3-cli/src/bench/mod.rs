@@ -36,9 +36,9 @@ use crate::{
 /// Times what was asked for.
 pub(crate) fn run(command: BenchCommand) -> Result<ExitCode, Failure> {
     let common = command.common();
-    let weights = weights(common)?;
     let interrupt = Interrupt::listen();
     let backend = Selected::choose(common.backend)?;
+    let weights = weights(common)?;
     backend.first_run().into_iter().for_each(say);
     let json = common.json;
     let report = backend.dispatch(Timing { command: &command, weights, backend, interrupt })?;
