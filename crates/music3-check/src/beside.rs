@@ -157,7 +157,7 @@ mod tests {
         let row = "| snake | f32 | 1 | 0 | 50.000 % | 1.25e-1 | 2.50e-1 | 25.0 % | 0 | 50.000 % | 2.50e-1 | 5.00e-1 | 50.0 % |";
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2..], [row, "", "one and two were judged alike in all 1 cases"]);
-        assert_eq!(lines[0].matches('|').count(), lines[1].matches('|').count() + 4, "{}", lines[0]);
+        assert_eq!(lines[0].matches('|').count(), lines[1].matches('|').count() + 8, "{}", lines[0]);
         assert_eq!(lines[1].matches('|').count(), row.matches('|').count());
     }
 
