@@ -76,6 +76,7 @@ impl Step {
                     "check --locked --workspace --exclude music3-examples --no-default-features --features cuda",
                 )
                 .on_cuda(),
+                Invocation::of("check --locked --package music3-cli --features cuda-fused").on_cuda(),
             ],
             // It has a target folder of its own: built as another application would build it, nothing is shared.
             Self::Consumer => vec![

@@ -131,7 +131,7 @@ fn refuses_a_backend_that_is_not_built_in() {
 fn refuses_the_fused_backend_where_nothing_is_compared() {
     let program = Program::untouched();
     assert_refused(&program, &generate(&["--demo", "--backend", "cuda-fused"]), "for `music3 check` only");
-    let bench = ["bench", "dit", "--demo", "--backend", "cuda-fused:1"];
+    let bench = ["bench", "dit", "--random", "demo", "--backend", "cuda-fused:1"];
     assert_refused(&program, &bench, "use --backend cuda");
 }
 
