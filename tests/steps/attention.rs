@@ -11,6 +11,8 @@ use music3_nn::{
 };
 use music3_testkit::on_each_backend;
 
+#[cfg(feature = "cuda")]
+use crate::compare::errors;
 use crate::compare::{WIDTHS, assert_rounded_alike, both, host, values};
 
 on_each_backend!(attention_over_sequences, attention_of_hidden_states);
@@ -158,13 +160,4 @@ fn attention_in_f64(x: &[f32], [tokens, heads, head_dim]: [usize; 3]) -> Vec<f64
         }
     }
     out
-}
-
-/// Returns the rms and the largest of the errors, in units of the rms of what is exact.
-#[cfg(feature = "cuda")]
-fn errors(found: &[f32], exact: &[f64]) -> [f64; 2] {
-    let rms = |values: &mut dyn Iterator<Item = f64>| (values.map(|v| v * v).sum::<f64>() / exact.len() as f64).sqrt();
-    let unit = rms(&mut exact.iter().copied());
-    let apart = || found.iter().zip(exact).map(|(found, exact)| f64::from(*found) - exact);
-    [rms(&mut apart()) / unit, apart().fold(0.0, |most: f64, error| most.max(error.abs())) / unit]
 }

@@ -80,3 +80,11 @@ pub(crate) fn both<B: Backend, const D: usize>(what: &str, width: Width, compute
         Width::Bf16 => assert_rounded_alike(what, &found, &wanted),
     }
 }
+
+/// Returns the rms and the largest of the errors, in units of the rms of what is exact.
+pub(crate) fn errors(found: &[f32], exact: &[f64]) -> [f64; 2] {
+    let rms = |values: &mut dyn Iterator<Item = f64>| (values.map(|v| v * v).sum::<f64>() / exact.len() as f64).sqrt();
+    let unit = rms(&mut exact.iter().copied());
+    let apart = || found.iter().zip(exact).map(|(found, exact)| f64::from(*found) - exact);
+    [rms(&mut apart()) / unit, apart().fold(0.0, |most: f64, error| most.max(error.abs())) / unit]
+}

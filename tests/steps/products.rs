@@ -4,7 +4,7 @@ use burn::tensor::backend::Backend;
 use music3_nn::{Matmul, Width, ops};
 use music3_testkit::on_each_backend;
 
-use crate::compare::{host, values};
+use crate::compare::{errors, host, values};
 
 on_each_backend!(products_keep_to_f64, products_repeat_to_the_bit);
 
@@ -58,12 +58,9 @@ fn products_keep_to_f64<B: Backend>(device: &B::Device) {
         let a = values::<B, 2>([rows, inner], 61, Width::F32, device);
         let b = values::<B, 2>([columns, inner], 62, Width::F32, device);
         let wanted = in_f64(&host(a.clone()), &host(b.clone()), inner);
-        let rms = (wanted.iter().map(|value| value * value).sum::<f64>() / wanted.len() as f64).sqrt();
         for matmul in [Matmul::Strict, Matmul::Split, Matmul::Tf32] {
             let found = matmul.scope(|| host(ops::linear(a.clone(), b.clone(), None, Width::F32)));
-            let apart = found.iter().zip(&wanted).map(|(a, b)| (f64::from(*a) - b).abs() / rms);
-            let (square, worst) = apart.fold((0.0, 0.0f64), |(sum, worst), d| (sum + d * d, worst.max(d)));
-            let error = (square / found.len() as f64).sqrt();
+            let [error, worst] = errors(&found, &wanted);
             println!("product {rows} {inner} {columns} {matmul}: rms {error:.2e}, worst {worst:.2e}");
             let [error_allowed, worst_allowed] = allowed(matmul);
             assert!(

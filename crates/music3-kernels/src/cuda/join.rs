@@ -1,10 +1,9 @@
 //! Matrices that one product can read: their rows follow each other in one piece of memory.
-#![allow(unsafe_code, reason = "kernels are launched on raw buffers")]
 
 use burn_cubecl::cubecl::{self, prelude::*};
-use cubecl::{cuda::CudaRuntime, server::Handle};
+use cubecl::cuda::CudaRuntime;
 
-use super::{CudaTensor, weight_memory};
+use super::{CudaTensor, decode::array, weight_memory};
 
 /// Threads of a cube.
 const THREADS: u32 = 256;
@@ -75,9 +74,4 @@ pub(super) fn joined(matrices: &[CudaTensor; 3]) -> Option<CudaTensor> {
 
 fn are_alike(matrix: &CudaTensor, first: &CudaTensor) -> bool {
     matrix.dtype == first.dtype && matrix.meta.shape() == first.meta.shape() && matrix.is_contiguous()
-}
-
-fn array(handle: &Handle, len: usize) -> ArrayArg<CudaRuntime> {
-    // SAFETY: every caller passes as many scalars of the kernel's type as the buffer holds.
-    unsafe { ArrayArg::from_raw_parts(handle.clone(), len) }
 }

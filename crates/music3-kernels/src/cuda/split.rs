@@ -9,7 +9,6 @@
 //! # Source
 //! Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
 //! performance", 2022.
-#![allow(unsafe_code, reason = "kernels are launched on raw buffers")]
 
 use burn::tensor::DType;
 use burn_cubecl::cubecl::{self, prelude::*};
@@ -18,7 +17,7 @@ use half::f16;
 
 use super::{
     CudaTensor,
-    decode::{FOUR, Four, cube_max},
+    decode::{FOUR, Four, array, cube_max},
     layout::Batched,
     lt::{Operands, Place, Product, Step},
 };
@@ -209,11 +208,6 @@ fn fours(tensor: &CudaTensor, elements: usize) -> usize {
 /// A tensor with the same shape and strides in other memory.
 fn sibling(tensor: &CudaTensor, handle: Handle, dtype: DType) -> CudaTensor {
     CudaTensor { handle, dtype, ..tensor.clone() }
-}
-
-fn array(handle: &Handle, len: usize) -> ArrayArg<CudaRuntime> {
-    // SAFETY: every caller passes as many scalars of the kernel's type as the buffer holds.
-    unsafe { ArrayArg::from_raw_parts(handle.clone(), len) }
 }
 
 /// Operands of a product in two parts each, and where the result goes.

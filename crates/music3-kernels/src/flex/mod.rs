@@ -15,7 +15,7 @@ mod snake;
 mod transposed;
 mod value;
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive, backend::Backend};
 use burn_flex::FlexTensor;
@@ -106,7 +106,10 @@ pub(crate) fn layer_norm<B: Backend, const D: usize>(
     eps: f32,
 ) -> Option<Tensor<B, D>> {
     let dims = x.dims();
-    let fits = dims.iter().all(|size| *size > 0) && weight.dims() == [dims[D - 1]] && bias.dims() == weight.dims();
+    let fits = is_flex::<B>()
+        && dims.iter().all(|size| *size > 0)
+        && weight.dims() == [dims[D - 1]]
+        && bias.dims() == weight.dims();
     let given = fits.then(|| Given::of([x, &weight.clone().unsqueeze()], Some(bias), None)).flatten()?;
     Some(tensor(x, given.layer_norm(&dims, eps)))
 }
@@ -119,7 +122,11 @@ pub(crate) fn rotate_heads<B: Backend>(
 ) -> Option<Tensor<B, 4>> {
     let [batch, tokens, width] = x.dims();
     let [rows, rotary_dim] = cosines.dims();
-    let fits = batch * tokens * heads > 0 && width % heads == 0 && rows == tokens && sines.dims() == cosines.dims();
+    let fits = is_flex::<B>()
+        && batch * tokens * heads > 0
+        && width % heads == 0
+        && rows == tokens
+        && sines.dims() == cosines.dims();
     if !fits || rotary_dim % 2 != 0 || rotary_dim > width / heads {
         return None;
     }
@@ -171,7 +178,7 @@ impl Given {
         let alike = weight.dtype() == dtype
             && bias.is_none_or(|bias| bias.dtype() == dtype)
             && residual.is_none_or(|residual| residual.dtype() == dtype);
-        if !kernels_are_on() || !alike || !matches!(dtype, DType::F32 | DType::BF16) {
+        if !is_flex::<B>() || !kernels_are_on() || !alike || !matches!(dtype, DType::F32 | DType::BF16) {
             return None;
         }
         let (bias, residual) = (bias.and_then(contiguous), residual.and_then(contiguous));
@@ -264,6 +271,11 @@ impl Given {
     fn kernel<T: Value>(&self) -> Kernel<'_, T> {
         Kernel { x: values(&self.x), weight: values(&self.weight), bias: self.bias.as_ref().map(values) }
     }
+}
+
+/// Returns whether `B` is burn-flex. Known when a caller is compiled, so that other backends pay nothing for being asked.
+fn is_flex<B: Backend>() -> bool {
+    TypeId::of::<B::FloatTensorPrimitive>() == TypeId::of::<FlexTensor>()
 }
 
 /// Returns the flex tensor inside, if `B` is burn-flex.

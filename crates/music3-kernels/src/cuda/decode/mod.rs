@@ -1,8 +1,8 @@
 //! This project's own kernels: the language model's and the depth decoder's steps, with a few rows, large bf16 weights and a
 //! static cache, and the ops of many rows between the transformer's and the vocoder's products.
 //!
-//! `acoustic`, `attention`, `draw`, `flash`, `heads`, `linear`, `pointwise`, `staging` and `tiles` hold the kernels; `few_rows`, `positions`, `many_rows`,
-//! `sequences` and `drawing` check tensors and launch them.
+//! `acoustic`, `attention`, `draw`, `flash`, `heads`, `linear`, `pointwise`, `staging` and `tiles` hold the kernels;
+//! `few_rows`, `positions`, `many_rows`, `sequences` and `drawing` check tensors and launch them.
 #![allow(unsafe_code, reason = "kernels are launched on raw buffers")]
 
 mod acoustic;
@@ -69,7 +69,7 @@ fn elements(tensor: &CudaTensor) -> usize {
 }
 
 /// `len` scalars of whatever type the kernel declares.
-fn array(handle: &Handle, len: usize) -> ArrayArg<CudaRuntime> {
+pub(super) fn array(handle: &Handle, len: usize) -> ArrayArg<CudaRuntime> {
     // SAFETY: every caller passes as many scalars of the kernel's type as the buffer holds.
     unsafe { ArrayArg::from_raw_parts(handle.clone(), len) }
 }

@@ -16,6 +16,7 @@ use super::{
     packed::{EIGHT, FOUR},
 };
 use crate::cuda::CudaTensor;
+
 /// Heads, the first values of each rotated, as a view: `[batch, tokens, heads·head_dim]` → `[batch, heads, tokens, head_dim]`.
 pub(in super::super) fn rotate_heads(x: CudaTensor, heads: usize, tables: [CudaTensor; 2]) -> Option<CudaTensor> {
     let [batch, tokens, width] = *x.meta.shape().as_slice() else { return None };
