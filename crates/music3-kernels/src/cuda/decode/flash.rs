@@ -5,12 +5,12 @@
 //! which together are as exact as f32, so that the result rounds once, at its end, as torch's MATH kernel does. f32 operands come
 //! in two or three parts, of whose products those of the lowest orders are added up, the smallest first.
 
-use burn_cubecl::cubecl::{self, cmma::MmaDefinition, prelude::*};
+use burn_cubecl::cubecl::{self, prelude::*};
 use half::bf16;
 
 use super::{
-    packed::{Eight, LOWEST},
-    staging::{Rows, stage_keys, stage_values, staged_pairs},
+    packed::{LOWEST, first, pair, second},
+    staging::{Eights, Rows, Tiles, key_tiles, one_of_two, place_in_keys, place_in_values, stage, value_tiles},
 };
 
 /// Queries of a plane: the rows of one tile of the tensor cores.
@@ -60,17 +60,17 @@ pub(super) struct Strides {
 ///
 /// Operands come part by part; those that are not there are not read. The result goes to `out` in bf16, or, where operands have
 /// several parts, to `wide_out` in f32.
-#[cube(launch)]
+#[cube(launch_unchecked, fast_math = FastMath::ReducedPrecision | FastMath::NotNaN | FastMath::NotInf)]
 pub(super) fn flash_attention(
     query: &Array<u32>,
     second_query: &Array<u32>,
     third_query: &Array<u32>,
-    key: &Array<Eight>,
-    second_key: &Array<Eight>,
-    third_key: &Array<Eight>,
-    value: &Array<Eight>,
-    second_value: &Array<Eight>,
-    third_value: &Array<Eight>,
+    key: &Array<Eights>,
+    second_key: &Array<Eights>,
+    third_key: &Array<Eights>,
+    value: &Array<Eights>,
+    second_value: &Array<Eights>,
+    third_value: &Array<Eights>,
     out: &mut Array<u32>,
     wide_out: &mut Array<Sums>,
     query_strides: Strides,
@@ -115,8 +115,8 @@ pub(super) fn flash_attention(
     let mut low_total = 0.0f32;
     let mut high_total = 0.0f32;
 
-    let mut staged_keys = SharedMemory::<u32>::new(comptime!((flash.key_words()[1] * flash.parts) as usize));
-    let mut staged_values = SharedMemory::<u32>::new(comptime!((flash.value_words()[1] * flash.parts) as usize));
+    let mut staged_keys = SharedMemory::<Eights>::new(comptime!((flash.part_eights() * flash.parts) as usize));
+    let mut staged_values = SharedMemory::<Eights>::new(comptime!((flash.part_eights() * flash.parts) as usize));
     let key_start = batch * key_strides.batch + head * key_strides.head;
     let value_start = batch * value_strides.batch + head * value_strides.head;
 
@@ -124,19 +124,19 @@ pub(super) fn flash_attention(
         sync_cube();
         let key_rows = Rows { start: key_start, stride: key_strides.token, first: first_key, last: keys - 1 };
         let value_rows = Rows { start: value_start, stride: value_strides.token, first: first_key, last: keys - 1 };
-        stage_keys(key, &mut staged_keys, &key_rows, 0u32, flash);
-        stage_values(value, &mut staged_values, &value_rows, 0u32, flash);
+        stage(key, &mut staged_keys, &key_rows, 0u32, flash);
+        stage(value, &mut staged_values, &value_rows, 0u32, flash);
         if comptime!(parts > 1) {
-            stage_keys(second_key, &mut staged_keys, &key_rows, 1u32, flash);
-            stage_values(second_value, &mut staged_values, &value_rows, 1u32, flash);
+            stage(second_key, &mut staged_keys, &key_rows, 1u32, flash);
+            stage(second_value, &mut staged_values, &value_rows, 1u32, flash);
         }
         if comptime!(parts > 2) {
-            stage_keys(third_key, &mut staged_keys, &key_rows, 2u32, flash);
-            stage_values(third_value, &mut staged_values, &value_rows, 2u32, flash);
+            stage(third_key, &mut staged_keys, &key_rows, 2u32, flash);
+            stage(third_value, &mut staged_values, &value_rows, 2u32, flash);
         }
         sync_cube();
 
-        // 2. Scores of 16 queries.
+        // 2. Scores of 16 queries, not scaled yet.
         let mut scores = scores_of(&query_tiles, &staged_keys, flash);
         let mut low_best = low_highest;
         let mut high_best = high_highest;
@@ -144,8 +144,8 @@ pub(super) fn flash_attention(
         #[unroll]
         for tile in 0..comptime!((flash.keys / COLUMNS) as usize) {
             let sums = scores.index_mut(tile);
-            let mut low_pair = sums[0] * Sums::new(scale);
-            let mut high_pair = sums[1] * Sums::new(scale);
+            let mut low_pair = sums[0];
+            let mut high_pair = sums[1];
             if ends_here {
                 let column = first_key + comptime!(tile as u32 * COLUMNS) + 2 * place;
                 #[unroll]
@@ -155,18 +155,18 @@ pub(super) fn flash_attention(
                         high_pair[part as usize] = f32::new(LOWEST);
                     }
                 }
+                sums[0] = low_pair;
+                sums[1] = high_pair;
             }
             low_best = max(low_best, max(low_pair[0], low_pair[1]));
             high_best = max(high_best, max(high_pair[0], high_pair[1]));
-            sums[0] = low_pair;
-            sums[1] = high_pair;
         }
 
-        // 3. Weights relative to the highest score so far, which four lanes share.
+        // 3. The highest score so far, which four lanes share, and what it makes of the sums so far.
         let low_best = highest_of_four(low_best);
         let high_best = highest_of_four(high_best);
-        let low_shrink = f32::exp(low_highest - low_best);
-        let high_shrink = f32::exp(high_highest - high_best);
+        let low_shrink = f32::exp((low_highest - low_best) * scale);
+        let high_shrink = f32::exp((high_highest - high_best) * scale);
         low_highest = low_best;
         high_highest = high_best;
         low_total *= low_shrink;
@@ -178,7 +178,7 @@ pub(super) fn flash_attention(
             sums[1] = sums[1] * Sums::new(high_shrink);
         }
 
-        // 4. Weighted values, 16 keys at a time: two tiles of scores are one first operand.
+        // 4. Weights relative to it, and weighted values, 16 keys at a time: two tiles of scores are one first operand.
         #[unroll]
         for step in 0..comptime!((flash.keys / 16) as usize) {
             let mut weights = Sequence::<Array<Pair>>::new();
@@ -189,8 +189,8 @@ pub(super) fn flash_attention(
             #[unroll]
             for side in 0..2usize {
                 let pairs = scores.index(comptime!(2 * step + side));
-                let low_pair = Sums::exp(pairs[0] - Sums::new(low_best));
-                let high_pair = Sums::exp(pairs[1] - Sums::new(high_best));
+                let low_pair = Sums::exp((pairs[0] - Sums::new(low_best)) * Sums::new(scale));
+                let high_pair = Sums::exp((pairs[1] - Sums::new(high_best)) * Sums::new(scale));
                 low_total += low_pair[0] + low_pair[1];
                 high_total += high_pair[0] + high_pair[1];
                 take_apart(low_pair, &mut weights, comptime!(2 * side), flash);
@@ -262,36 +262,37 @@ fn no_sums() -> Array<Sums> {
 #[cube]
 fn scores_of(
     query_tiles: &Sequence<Array<Pair>>,
-    staged: &SharedMemory<u32>,
+    staged: &SharedMemory<Eights>,
     #[comptime] flash: Flash,
 ) -> Sequence<Array<Sums>> {
-    let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
+    let definition = Tiles::new(16usize, 8usize, 16usize);
     let steps = comptime!((flash.head_dim / 16) as usize);
     let parts = comptime!(flash.parts as usize);
     let tiles = comptime!((flash.keys / COLUMNS) as usize);
-    let row = UNIT_POS_X / 4 * comptime!(flash.key_words()[0]) + UNIT_POS_X % 4;
+    let place = place_in_keys(flash);
     let mut scores = Sequence::<Array<Sums>>::new();
     #[unroll]
-    for group in 0..comptime!(tiles.div_ceil(TOGETHER)) {
+    for group in 0..comptime!(tiles / TOGETHER) {
         let first = comptime!(group * TOGETHER);
-        let count = comptime!(TOGETHER.min(tiles - first));
         // What is small is not lost in what is large.
         let mut large = Sequence::<Array<Sums>>::new();
         let mut small = Sequence::<Array<Sums>>::new();
         #[unroll]
-        for _ in 0..count {
+        for _ in 0..TOGETHER {
             large.push(no_sums());
-            small.push(no_sums());
+            if comptime!(parts > 1) {
+                small.push(no_sums());
+            }
         }
         #[unroll]
         for step in 0..steps {
             let mut keys = Sequence::<Array<Pair>>::new();
             #[unroll]
-            for tile in 0..count {
-                let before = comptime!((first + tile) as u32 * COLUMNS * flash.key_words()[0] + step as u32 * 8);
+            for two in 0..comptime!(TOGETHER / 2) {
                 #[unroll]
                 for part in 0..parts {
-                    keys.push(staged_pairs(staged, row + before + comptime!(part as u32 * flash.key_words()[1])));
+                    let tile = comptime!(first + 2 * two);
+                    keys.push(key_tiles(&definition, staged, place, part, tile, step, flash));
                 }
             }
             #[unroll]
@@ -301,22 +302,27 @@ fn scores_of(
                 for of_query in 0..comptime!(order + 1) {
                     let queries = query_tiles.index(comptime!(of_query * steps + step));
                     #[unroll]
-                    for tile in 0..count {
-                        let keys = keys.index(comptime!(tile * parts + order - of_query));
+                    for tile in 0..TOGETHER {
+                        let both = keys.index(comptime!(tile / 2 * parts + order - of_query));
+                        let keys = one_of_two(both, comptime!(tile % 2));
                         if comptime!(order > 0) {
-                            definition.execute_inplace(queries, keys, small.index_mut(tile));
+                            definition.execute_inplace(queries, &keys, small.index_mut(tile));
                         } else {
-                            definition.execute_inplace(queries, keys, large.index_mut(tile));
+                            definition.execute_inplace(queries, &keys, large.index_mut(tile));
                         }
                     }
                 }
             }
         }
         #[unroll]
-        for tile in 0..count {
+        for tile in 0..TOGETHER {
             let mut sums = no_sums();
-            sums[0] = large.index(tile)[0] + small.index(tile)[0];
-            sums[1] = large.index(tile)[1] + small.index(tile)[1];
+            sums[0] = large.index(tile)[0];
+            sums[1] = large.index(tile)[1];
+            if comptime!(parts > 1) {
+                sums[0] = sums[0] + small.index(tile)[0];
+                sums[1] = sums[1] + small.index(tile)[1];
+            }
             scores.push(sums);
         }
     }
@@ -327,16 +333,16 @@ fn scores_of(
 #[cube]
 fn add_values(
     weights: &Sequence<Array<Pair>>,
-    staged: &SharedMemory<u32>,
+    staged: &SharedMemory<Eights>,
     outputs: &mut Sequence<Array<Sums>>,
     #[comptime] step: usize,
     #[comptime] flash: Flash,
 ) {
-    let definition = MmaDefinition::<bf16, bf16, f32>::new(16usize, 8usize, 16usize);
+    let definition = Tiles::new(16usize, 8usize, 16usize);
     let parts = comptime!(flash.parts as usize);
     let weight_parts = comptime!(flash.weight_parts());
     let tiles = comptime!((flash.head_dim / COLUMNS) as usize);
-    let row = UNIT_POS_X / 4 * comptime!(flash.value_words()[0]) + UNIT_POS_X % 4 + comptime!(step as u32 * 8);
+    let place = place_in_values(flash);
     #[unroll]
     for group in 0..comptime!(tiles.div_ceil(TOGETHER)) {
         let first = comptime!(group * TOGETHER);
@@ -345,12 +351,13 @@ fn add_values(
         // The tensor cores' own sums lose low bits as they grow, so they are kept short and added in f32.
         let mut sums = Sequence::<Array<Sums>>::new();
         #[unroll]
-        for tile in 0..count {
-            let before = comptime!((first + tile) as u32 * COLUMNS * flash.value_words()[0]);
+        for two in 0..comptime!(count / 2) {
             #[unroll]
             for part in 0..parts {
-                values.push(staged_pairs(staged, row + before + comptime!(part as u32 * flash.value_words()[1])));
+                let tile = comptime!(first + 2 * two);
+                values.push(value_tiles(&definition, staged, place, part, tile, step, flash));
             }
+            sums.push(no_sums());
             sums.push(no_sums());
         }
         #[unroll]
@@ -361,8 +368,9 @@ fn add_values(
                 if comptime!(order - of_weight < parts) {
                     #[unroll]
                     for tile in 0..count {
-                        let values = values.index(comptime!(tile * parts + order - of_weight));
-                        definition.execute_inplace(weights.index(of_weight), values, sums.index_mut(tile));
+                        let both = values.index(comptime!(tile / 2 * parts + order - of_weight));
+                        let values = one_of_two(both, comptime!(tile % 2));
+                        definition.execute_inplace(weights.index(of_weight), &values, sums.index_mut(tile));
                     }
                 }
             }
@@ -376,7 +384,8 @@ fn add_values(
     }
 }
 
-/// Writes two weights, part by part, to a register of each part's tile.
+/// Writes two weights, part by part, to a register of each part's tile. Upper halves are cut off and what is left goes on: three
+/// parts of eight bits are the whole weight.
 #[cube]
 fn take_apart(
     values: Sums,
@@ -384,13 +393,15 @@ fn take_apart(
     #[comptime] register: usize,
     #[comptime] flash: Flash,
 ) {
-    let mut rest = values;
+    let mut low = values[0];
+    let mut high = values[1];
     #[unroll]
     for part in 0..comptime!(flash.weight_parts()) {
         let tile = weights.index_mut(part);
-        let rounded = Pair::cast_from(rest);
-        tile[register] = rounded;
-        rest -= Sums::cast_from(rounded);
+        let both = pair(low, high);
+        tile[register] = Pair::reinterpret(both);
+        low -= first(both);
+        high -= second(both);
     }
 }
 

@@ -149,34 +149,37 @@ pub(in super::super) fn attend_in_tiles([query, key, value]: [&[CudaTensor]; 3],
     let dtype = if parts == 1 { DType::BF16 } else { DType::F32 };
     let out = headed(empty(&query[0], vec![batch, queries, heads * head_dim], dtype), heads);
     // A part that is not there is not read.
-    let part = |tensors: &[CudaTensor], index: usize, len: usize| array(&tensors[index.min(parts - 1)].handle, len / 2);
+    let part = |tensors: &[CudaTensor], index: usize, len: usize| array(&tensors[index.min(parts - 1)].handle, len);
     let planes = TILED_PLANES;
-    flash::flash_attention::launch::<CudaRuntime>(
-        &out.client,
-        CubeCount::new_2d((queries as u32).div_ceil(planes * QUERIES), (batch * heads) as u32),
-        CubeDim::new_2d(PLANE, planes),
-        part(query, 0, lens[0]),
-        part(query, 1, lens[0]),
-        part(query, 2, lens[0]),
-        part(key, 0, lens[1]),
-        part(key, 1, lens[1]),
-        part(key, 2, lens[1]),
-        part(value, 0, lens[2]),
-        part(value, 1, lens[2]),
-        part(value, 2, lens[2]),
-        array(&out.handle, elements(&out) * dtype.size() / size_of::<u32>()),
-        array(&out.handle, elements(&out) * dtype.size() / size_of::<f32>()),
-        strides(&query[0]),
-        strides(&key[0]),
-        strides(&value[0]),
-        strides(&out),
-        heads as u32,
-        queries as u32,
-        keys as u32,
-        scale,
-        // What is staged of three parts would not fit with as many keys.
-        Flash { head_dim: head_dim as u32, planes, parts: parts as u32, keys: if parts > 2 { 32 } else { 64 } },
-    );
+    // SAFETY: the kernel cuts rows off at the last of each operand and of the result, and the lengths above reach behind it.
+    unsafe {
+        flash::flash_attention::launch_unchecked::<CudaRuntime>(
+            &out.client,
+            CubeCount::new_2d((queries as u32).div_ceil(planes * QUERIES), (batch * heads) as u32),
+            CubeDim::new_2d(PLANE, planes),
+            part(query, 0, lens[0] / 2),
+            part(query, 1, lens[0] / 2),
+            part(query, 2, lens[0] / 2),
+            part(key, 0, lens[1]),
+            part(key, 1, lens[1]),
+            part(key, 2, lens[1]),
+            part(value, 0, lens[2]),
+            part(value, 1, lens[2]),
+            part(value, 2, lens[2]),
+            array(&out.handle, elements(&out) * dtype.size() / size_of::<u32>()),
+            array(&out.handle, elements(&out) * dtype.size() / size_of::<f32>()),
+            strides(&query[0]),
+            strides(&key[0]),
+            strides(&value[0]),
+            strides(&out),
+            heads as u32,
+            queries as u32,
+            keys as u32,
+            scale,
+            // What is staged of three parts would not fit with as many keys.
+            Flash { head_dim: head_dim as u32, planes, parts: parts as u32, keys: if parts > 2 { 32 } else { 64 } },
+        );
+    }
     Some(out)
 }
 

@@ -1,37 +1,34 @@
-//! Keys and values that a cube reads together, copied to where its planes share them.
+//! Keys and values that a cube reads together, copied to where its planes share them, and read from there as the tensor cores'
+//! second operands.
 
-use burn_cubecl::cubecl::{self, prelude::*};
+use burn_cubecl::cubecl::{
+    self,
+    cmma::{MatrixIdent, MmaDefinition},
+    prelude::*,
+};
+use half::bf16;
 
 use super::{
     flash::{Flash, Pair},
     linear::PLANE,
-    packed::{Eight, first, pair, second},
 };
 
-/// Words between the rows of staged keys and values beyond their own, so that lanes read from different banks.
-const PADDING: u32 = 4;
+/// Eight bf16 values, a row of one of the 8 × 8 matrices that a plane loads together.
+pub(super) type Eights = Vector<bf16, Const<8>>;
+
+/// What `mma` the tiles are for.
+pub(super) type Tiles = MmaDefinition<bf16, bf16, f32>;
 
 impl Flash {
-    /// Words of a staged row of keys, and of all of them.
-    pub(super) fn key_words(self) -> [u32; 2] {
-        let row = self.head_dim / 2 + PADDING;
-        [row, row * self.keys]
+    /// Eights from one staged row to the next: one more than a row has, so that rows start in different banks.
+    pub(super) fn row_eights(self) -> u32 {
+        self.head_dim / 8 + 1
     }
 
-    /// Words of a staged row of values, one dimension, and of all of them.
-    pub(super) fn value_words(self) -> [u32; 2] {
-        let row = self.keys / 2 + PADDING;
-        [row, row * self.head_dim]
+    /// Eights of one part of all staged rows.
+    pub(super) fn part_eights(self) -> u32 {
+        self.row_eights() * self.keys
     }
-}
-
-/// What a lane holds of a second operand: two pairs, four words apart.
-#[cube]
-pub(super) fn staged_pairs(staged: &SharedMemory<u32>, word: u32) -> Array<Pair> {
-    let mut pairs = Array::<Pair>::new(2usize);
-    pairs[0] = Pair::reinterpret(staged[word as usize]);
-    pairs[1] = Pair::reinterpret(staged[(word + 4) as usize]);
-    pairs
 }
 
 /// Rows of a head, the last of which is copied again past the end; what comes of it is left out.
@@ -45,64 +42,82 @@ pub(super) struct Rows {
     pub(super) last: u32,
 }
 
+/// Copies one part of keys or of values, a row after another.
 #[cube]
-impl Rows {
-    /// The eights before column 0 of a row.
-    fn eights_before(&self, row: u32) -> u32 {
-        (self.start + min(self.first + row, self.last) * self.stride) / 8
-    }
-}
-
-/// Copies one part of keys, a row after another.
-#[cube]
-pub(super) fn stage_keys(
-    key: &Array<Eight>,
-    staged: &mut SharedMemory<u32>,
+pub(super) fn stage(
+    source: &Array<Eights>,
+    staged: &mut SharedMemory<Eights>,
     rows: &Rows,
     #[comptime] part: u32,
     #[comptime] flash: Flash,
 ) {
     let eights = comptime!(flash.head_dim / 8);
-    let before = comptime!(part * flash.key_words()[1]);
-    let unit = UNIT_POS_Y * PLANE + UNIT_POS_X;
-    for index in range_stepped(unit, comptime!(flash.keys * eights), comptime!(flash.planes * PLANE)) {
-        let row = index / eights;
-        let column = index % eights;
-        let loaded = key[(rows.eights_before(row) + column) as usize];
-        let target = before + row * comptime!(flash.key_words()[0]) + column * 4;
-        #[unroll]
-        for word in 0..4u32 {
-            staged[(target + word) as usize] = loaded[word as usize];
+    let all = comptime!(flash.keys * eights);
+    let units = comptime!(flash.planes * PLANE);
+    #[unroll]
+    for turn in 0..comptime!(all.div_ceil(units)) {
+        let index = UNIT_POS_Y * PLANE + UNIT_POS_X + turn * units;
+        // A turn that is full needs no question.
+        if comptime!((turn + 1) * units <= all) || index < all {
+            let row = index / eights;
+            let column = index % eights;
+            let before = (rows.start + min(rows.first + row, rows.last) * rows.stride) / 8;
+            let target = comptime!(part * flash.part_eights()) + row * comptime!(flash.row_eights()) + column;
+            staged[target as usize] = source[(before + column) as usize];
         }
     }
 }
 
-/// Copies one part of values so that a row holds one dimension of all keys: two neighbouring keys are a pair.
+/// The row of its matrix that a lane names in [`key_tiles`].
 #[cube]
-pub(super) fn stage_values(
-    value: &Array<Eight>,
-    staged: &mut SharedMemory<u32>,
-    rows: &Rows,
-    #[comptime] part: u32,
+pub(super) fn place_in_keys(#[comptime] flash: Flash) -> u32 {
+    let row = UNIT_POS_X % 8 + UNIT_POS_X / 16 * 8;
+    row * comptime!(flash.row_eights()) + UNIT_POS_X / 8 % 2
+}
+
+/// Two tiles of eight keys, from `tile` on, for the 16 dimensions of a step: the first two registers are the first tile's.
+#[cube]
+pub(super) fn key_tiles(
+    definition: &Tiles,
+    staged: &SharedMemory<Eights>,
+    place: u32,
+    #[comptime] part: usize,
+    #[comptime] tile: usize,
+    #[comptime] step: usize,
     #[comptime] flash: Flash,
-) {
-    let eights = comptime!(flash.head_dim / 8);
-    let pairs = comptime!(flash.keys / 2);
-    let row_words = comptime!(flash.value_words()[0]);
-    let before = comptime!(part * flash.value_words()[1]);
-    let unit = UNIT_POS_Y * PLANE + UNIT_POS_X;
-    for index in range_stepped(unit, comptime!(pairs * eights), comptime!(flash.planes * PLANE)) {
-        // Lanes take neighbouring pairs of keys, so that they write to different banks.
-        let keys_pair = index % pairs;
-        let column = index / pairs;
-        let left = value[(rows.eights_before(2 * keys_pair) + column) as usize];
-        let right = value[(rows.eights_before(2 * keys_pair + 1) + column) as usize];
-        #[unroll]
-        for word in 0..4u32 {
-            let (a, b) = (left[word as usize], right[word as usize]);
-            let target = before + (column * 8 + 2 * word) * row_words + keys_pair;
-            staged[target as usize] = pair(first(a), first(b));
-            staged[(target + row_words) as usize] = pair(second(a), second(b));
-        }
-    }
+) -> Array<Pair> {
+    let before = comptime!(part as u32 * flash.part_eights() + tile as u32 * 8 * flash.row_eights() + step as u32 * 2);
+    let start = (place + before) as usize;
+    definition.load_matrix::<Eights, Const<2>>(&staged.slice(start, start + 1), MatrixIdent::B, 4usize, false)
+}
+
+/// The row of its matrix that a lane names in [`value_tiles`].
+#[cube]
+pub(super) fn place_in_values(#[comptime] flash: Flash) -> u32 {
+    UNIT_POS_X % 16 * comptime!(flash.row_eights()) + UNIT_POS_X / 16
+}
+
+/// Two tiles of eight dimensions, from `tile` on, of the 16 keys of a step: the first two registers are the first tile's.
+#[cube]
+pub(super) fn value_tiles(
+    definition: &Tiles,
+    staged: &SharedMemory<Eights>,
+    place: u32,
+    #[comptime] part: usize,
+    #[comptime] tile: usize,
+    #[comptime] step: usize,
+    #[comptime] flash: Flash,
+) -> Array<Pair> {
+    let before = comptime!(part as u32 * flash.part_eights() + step as u32 * 16 * flash.row_eights() + tile as u32);
+    let start = (place + before) as usize;
+    definition.load_matrix::<Eights, Const<2>>(&staged.slice(start, start + 1), MatrixIdent::B, 4usize, true)
+}
+
+/// One of two tiles that were loaded together.
+#[cube]
+pub(super) fn one_of_two(tiles: &Array<Pair>, #[comptime] which: usize) -> Array<Pair> {
+    let mut pairs = Array::<Pair>::new(2usize);
+    pairs[0] = tiles[comptime!(2 * which)];
+    pairs[1] = tiles[comptime!(2 * which + 1)];
+    pairs
 }
