@@ -8,13 +8,18 @@
 #
 #   check        music3 check: every recorded case
 #   dit          the transformer at 86 latents, loops of 1 and of 3 forwards, on the CPU and on the GPU
+#   reference    the demo's codes with the kernels and without
 #   bench        music3 bench: every part, at the shapes of the table of speeds
 #   upstream     upstream_speed.py: the same of upstream
 #   full_scale   full_scale.sh: whole runs at the published sizes, beside upstream
+#   songs        music3 bench song: 10 s three times, 60 s once, in every mode
+#   upstream_songs  upstream_speed.py: the same of upstream
+#   staged       music3 generate: a song of 60 s from the files, with the GPU's memory
+#   curves       speed_curves.py: a step by context, songs by length
 #
 # Every command has a time limit of its own. The exit code is the worst of them.
 #
-# DIMS=tiny DEVICE=cpu BACKEND=flex REPEAT=2 CASES=goldens/tiny tries it without a GPU; full_scale.sh says what it takes.
+# DIMS=tiny DEVICE=cpu BACKEND=flex REPEAT=2 LONG=2 CASES=goldens/tiny tries it without a GPU; full_scale.sh says what it takes.
 set -u
 if [ $# -lt 4 ]; then
     sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2
@@ -23,12 +28,15 @@ fi
 music3=$1 python=$2 work=$3 reports=$4
 shift 4
 here=$(cd "$(dirname "$0")" && pwd)
-steps=${*:-check dit bench upstream full_scale}
+steps=${*:-check reference dit bench upstream full_scale songs upstream_songs staged curves}
 backend=${BACKEND:-cuda} repeat=${REPEAT:-20} dims=${DIMS:-published}
 # The port's smallest dimensions have another name.
 if [ "$dims" = tiny ]; then random=demo; else random=$dims; fi
 mkdir -p "$work" "$reports" || exit 2
 worst=0
+# Where there is no GPU there is no memory of it to watch.
+watch="$python $here/peak_memory.py"
+[ "${DEVICE:-cuda}" = cuda ] || watch=
 . "$here/timed.sh"
 
 # bench NAME PART ARGUMENTS...
@@ -36,6 +44,26 @@ bench() {
     bench_name=$1
     shift
     timed "bench_$bench_name" 300 "$music3" bench "$@" --random "$random" --backend "$backend" --repeat "$repeat"
+}
+
+# song SECONDS REPEAT PRECISION MATMUL
+song() {
+    timed "song_$1_$3_$4" 400 "$music3" bench song --seconds "$1" --repeat "$2" --warmup 0 --random "$random" \
+        --backend "$backend" --precision "$3" --matmul "$4"
+}
+
+# upstream_song SECONDS SONGS
+upstream_song() {
+    timed "upstream_song_$1" 580 "$python" "$here/upstream_speed.py" song --model "$work/checkpoint" --seconds "$1" \
+        --songs "$2" --dims "$dims" --device "${DEVICE:-cuda}"
+}
+
+# staged PRECISION MATMUL
+staged() {
+    timed "staged_$1_$2" 400 $watch "$music3" generate --model "$work/checkpoint" --max-seconds "${LONG:-60}" \
+        --caption "A gentle folk song with acoustic guitar, soft drums and a warm female voice" \
+        --lyrics "[verse]
+Rain on the window, tea going cold" --backend "$backend" --precision "$1" --matmul "$2" --output "$work/staged.wav"
 }
 
 for step in $steps; do
@@ -58,14 +86,35 @@ for step in $steps; do
         bench dit_bf16 dit --latents 688 --rows 2 --precision bf16
         bench dit_86 dit --latents 86 --rows 1
         bench vocoder vocoder --latents 344
-        for matmul in strict split; do
-            timed "bench_song_$matmul" 300 "$music3" bench song --seconds 10 --random "$random" --backend "$backend" \
-                --matmul "$matmul"
-        done
         ;;
     upstream)
         timed upstream 580 "$python" "$here/upstream_speed.py" depth dit vocoder lm prefill frame --repeat "$repeat" \
             --dims "$dims" --device "${DEVICE:-cuda}"
+        ;;
+    reference)
+        for tune in twinkle ode-to-joy frere-jacques mary random; do
+            timed "reference_$tune" 100 "$python" "$here/same_codes.py" "$music3" "$work" --demo "$tune" --backend "$backend"
+        done
+        ;;
+    songs)
+        for mode in "bf16 strict" "mixed strict" "mixed split" "mixed tf32"; do
+            song 10 3 $mode
+            song "${LONG:-60}" 0 $mode
+        done
+        ;;
+    upstream_songs)
+        upstream_song 10 3
+        upstream_song "${LONG:-60}" 1
+        ;;
+    staged)
+        for mode in "bf16 strict" "mixed strict" "mixed tf32"; do
+            staged $mode
+        done
+        ;;
+    curves)
+        timed curve_context 200 "$python" "$here/speed_curves.py" context "$music3" "$reports/context.svg" --backend "$backend"
+        timed curve_songs 500 "$python" "$here/speed_curves.py" songs "$music3" "$reports/songs.svg" --backend "$backend" \
+            --precision bf16
         ;;
     full_scale)
         "$here/full_scale.sh" "$music3" "$python" "$work" "$reports"

@@ -86,7 +86,7 @@ def songs(program, path, options):
     print("|---|---|---|---|---|---|---|", flush=True)
     points = []
     for seconds in SONG_SECONDS:
-        said = bench(program, ["song", "--seconds", str(seconds), "--repeat", "1", "--warmup", "0", *options])
+        said = bench(program, ["song", "--seconds", str(seconds), "--repeat", "0", "--warmup", "0", *options])
         song, whole = said["song"], said["timings"]["per_call_seconds"]["median"]
         stages = {stage["stage"]: stage["seconds"] for stage in song["stages"]}
         shown = " | ".join(f"{stages[name]:.2f} s" for name in ("autoregressive", "flow", "vocoder"))

@@ -36,7 +36,7 @@ def drawn_pipeline(bench, precision):
 def song(bench):
     """The whole pipeline with all components in memory and torch's own settings, after one short song."""
     bench.take()
-    for precision in ("bf16", "mixed"):
+    for precision in bench.options.precisions:
         pipeline = drawn_pipeline(bench, precision) if bench.options.draw else loaded_pipeline(bench, precision)
 
         def run(seconds):

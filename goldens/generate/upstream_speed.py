@@ -182,6 +182,7 @@ def arguments():
     parser.add_argument("--draw", action="store_true", help="song: of DIR only the tokenizer and the scheduler")
     parser.add_argument("--seconds", type=float, default=10.0, help="song: length at most")
     parser.add_argument("--steps", type=int, default=30, help="song: steps of the flow per window")
+    parser.add_argument("--precisions", nargs="+", choices=("bf16", "mixed"), default=("bf16", "mixed"), help="song: which")
     parser.add_argument("--songs", type=int, default=3, metavar="N", help="song: timed runs (default 3)")
     parser.add_argument("--prompt", default=CAPTION, help="song: caption (default: the demo's)")
     parser.add_argument("--lyrics", default=LYRICS, help="song: lyrics (default: the demo's)")

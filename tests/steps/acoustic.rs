@@ -24,7 +24,7 @@ on_each_backend!(
 
 fn layer_norm<B: Backend>(device: &B::Device) {
     for width in WIDTHS {
-        for (rows, channels) in [(3, 2048), (70, 100), (1, 1), (2, 33)] {
+        for (rows, channels) in [(3, 2048), (70, 100), (1, 1), (2, 33), (5, 2052), (2, 4096), (2, 6000), (1, 8200)] {
             let x = values::<B, 3>([2, rows, channels], 1, width, device);
             let (weight, bias) = (values([channels], 2, width, device), values([channels], 3, width, device));
             both(&format!("layer norm of {channels}, {width}"), width, || {

@@ -42,9 +42,14 @@ fn attention_over_sequences<B: Backend>(device: &B::Device) {
 
 /// Queries, keys, values and attention in one, against the ops one by one; in f32 their products come in parts.
 fn attention_of_hidden_states<B: Backend>(device: &B::Device) {
-    for (tokens, dim, heads, head_dim, rotary_dim) in
-        [(70, 96, 4, 64, 32), (201, 40, 3, 16, 16), (690, 64, 2, 32, 8), (1, 24, 2, 48, 24)]
-    {
+    for (tokens, dim, heads, head_dim, rotary_dim) in [
+        (70, 96, 4, 64, 32),
+        (201, 40, 3, 16, 16),
+        (690, 64, 2, 32, 8),
+        (1, 24, 2, 48, 24),
+        (64, 32, 3, 64, 32),
+        (128, 32, 1, 48, 16),
+    ] {
         for width in WIDTHS {
             let x = values::<B, 3>([2, tokens, dim], 13, width, device);
             let inner = heads * head_dim;

@@ -19,7 +19,7 @@ Examples:
   music3 bench song --model weights --seconds 10
 
 Loops of 1 to R calls are timed, each waited for at its end only: the slope of their times is what a call costs, the
-intercept what a loop costs once. R more calls are waited for one by one, for median, least and most.";
+intercept what a loop costs once. R more calls are waited for one by one, for median, least and most. Songs are not looped.";
 
 /// What is timed. Only what it needs is built.
 #[derive(Debug, Subcommand)]
@@ -52,8 +52,8 @@ pub(crate) struct CommonArgs {
     /// Draw the weights on the device, at these dimensions, and read none.
     #[arg(long, value_enum, value_name = "DIMS")]
     pub(crate) random: Option<DimsArg>,
-    /// Calls in the longest loop [default: 5, for a song 1].
-    #[arg(long, value_name = "R", value_parser = count)]
+    /// Calls in the longest loop, and calls that are waited for; with 0 the first call is reported [default: 5, for a song 1].
+    #[arg(long, value_name = "R", value_parser = count_or_none)]
     pub(crate) repeat: Option<usize>,
     /// Calls before the first loop, after the one that is reported as the first.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_or_none)]
@@ -146,7 +146,7 @@ impl BenchCommand {
         }
     }
 
-    /// Returns how many calls the longest loop has.
+    /// Returns how many calls the longest loop has, and how many are waited for.
     pub(crate) fn repeat(&self) -> usize {
         let default = if matches!(self, Self::Song(_)) { 1 } else { 5 };
         self.common().repeat.unwrap_or(default)

@@ -82,7 +82,8 @@ impl Timing<'_> {
         let mut builder = Builder::<B>::open(&self.weights, common.precision.into(), device.clone(), &self.interrupt)?;
         let mut work = work::prepare(self.command, &mut builder)?;
         // 2. The loops.
-        let counts = Counts { repeat: self.command.repeat(), warmup: common.warmup };
+        let in_loops = !matches!(self.command, BenchCommand::Song(_));
+        let counts = Counts { repeat: self.command.repeat(), warmup: common.warmup, in_loops };
         let (timings, outcome) = timing::measure::<B>(&device, counts, &self.interrupt, &mut *work.call)?;
         let peak_host_bytes = memory::peak_bytes();
         // 3. The ceilings, after the module has made room for them.

@@ -37,8 +37,11 @@ pub(super) type Call<'a> = dyn FnMut() -> Result<Outcome, Failure> + 'a;
 /// How often a call runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
+    /// Calls that are waited for one by one; with none, the first call is the one that counts.
     pub(super) repeat: usize,
     pub(super) warmup: usize,
+    /// Whether loops of several calls are timed too.
+    pub(super) in_loops: bool,
 }
 
 /// What was measured, in seconds.
@@ -87,8 +90,10 @@ pub(super) fn measure<B: Backend>(
         timed(1)?;
     }
     let mut loops = Vec::new();
-    for calls in loop_lengths(counts.repeat) {
-        loops.push(Loop { calls, seconds: timed(calls)? });
+    if counts.in_loops {
+        for calls in loop_lengths(counts.repeat) {
+            loops.push(Loop { calls, seconds: timed(calls)? });
+        }
     }
     // A loop of one call was waited for by itself already.
     let mut singles: Vec<f64> = loops.iter().filter(|_| counts.repeat == 1).map(|timed| timed.seconds).collect();
@@ -96,7 +101,11 @@ pub(super) fn measure<B: Backend>(
         singles.push(timed(1)?);
     }
     let points: Vec<(f64, f64)> = loops.iter().map(|timed| (timed.calls as f64, timed.seconds)).collect();
-    let per_call_seconds = Spread::of(&singles).ok_or_else(|| Failure::usage("--repeat must be at least 1"))?;
+    let per_call_seconds = Spread::of(&singles).unwrap_or(Spread {
+        median: first_call_seconds,
+        min: first_call_seconds,
+        max: first_call_seconds,
+    });
     Ok((Timings { first_call_seconds, loops, line: Line::through(&points), per_call_seconds }, last))
 }
 

@@ -35,7 +35,7 @@ fn assert_whole(report: &Value, loops: usize) {
         .map(|timed| timed["calls"].as_u64().expect("a count"))
         .collect();
     assert_eq!(calls, (1..=loops as u64).collect::<Vec<_>>());
-    assert_eq!(report["timings"]["line"].is_null(), loops == 1, "one loop has no slope");
+    assert_eq!(report["timings"]["line"].is_null(), loops <= 1, "one loop has no slope");
     let spread = &report["timings"]["per_call_seconds"];
     assert!(spread["min"].as_f64() <= spread["median"].as_f64() && spread["median"].as_f64() <= spread["max"].as_f64());
     #[cfg(target_os = "linux")]
@@ -73,7 +73,7 @@ fn times_every_component() {
 #[cfg(feature = "flex")]
 fn times_a_song_by_its_stages() {
     let report = bench(&["song", "--demo", "--seconds", "0.2", "--steps", "2", "--backend", "flex"]);
-    assert_whole(&report, 1);
+    assert_whole(&report, 0);
     let song = &report["song"];
     assert_eq!((&song["frames"], song["stages"].as_array().map(Vec::len)), (&5.into(), Some(3)));
     // 5 frames are 17 latents of 512 samples.
@@ -123,7 +123,7 @@ fn refuses_what_does_not_belong_to_a_component() {
     let program = Program::untouched();
     for (arguments, message) in [
         (&["bench", "lm", "--demo", "--latents", "3"][..], "unexpected argument '--latents'"),
-        (&["bench", "dit", "--demo", "--repeat", "0"], "a whole number from 1"),
+        (&["bench", "dit", "--demo", "--repeat", "-1"], "unexpected argument '-1'"),
         (&["bench", "dit"], "--random <DIMS>"),
         (&["bench", "dit", "--demo", "--random", "demo"], "cannot be used with"),
         (&["bench", "lm", "--demo", "--context", "3", "--prefill", "3"], "cannot be used with"),

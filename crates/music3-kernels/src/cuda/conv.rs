@@ -48,7 +48,7 @@ pub(super) fn conv1d(
 ) -> Option<CudaTensor> {
     let [batch, inner, len] = *x.meta.shape().as_slice() else { return None };
     let [outputs, weight_inner, taps] = *kernel.weight.meta.shape().as_slice() else { return None };
-    let keeps_length = taps % 2 == 1 && 2 * padding == dilation * (taps - 1);
+    let keeps_length = taps % 2 == 1 && dilation > 0 && 2 * padding == dilation * (taps - 1);
     let residual_fits = residual
         .as_ref()
         .is_none_or(|residual| residual.dtype == x.dtype && residual.meta.shape().as_slice() == [batch, outputs, len]);

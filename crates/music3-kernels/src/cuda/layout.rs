@@ -128,7 +128,9 @@ pub(super) fn product_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
         (_, 1) => a_batch,
         _ => return None,
     };
-    Some(batch.iter().copied().chain([*rows, *columns]).collect())
+    let shape: Vec<usize> = batch.iter().copied().chain([*rows, *columns]).collect();
+    // The library multiplies no empty matrices.
+    (*inner > 0 && !shape.contains(&0)).then_some(shape)
 }
 
 /// Returns the one stride that walks all leading dimensions, if there is one.

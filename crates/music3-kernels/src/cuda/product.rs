@@ -199,7 +199,7 @@ fn columns_of_full_rounds(out: &Batched, tiles_of_round: usize) -> Option<usize>
     let (rounds, rest) = (tiles / tiles_of_round, tiles % tiles_of_round);
     let columns = rounds * tiles_of_round / down.max(1) * TILE;
     let pays = out.count() == 1 && rounds >= 2 && rest > 0 && 2 * rest <= tiles_of_round;
-    (pays && columns < out.columns).then_some(columns)
+    (pays && (1..out.columns).contains(&columns)).then_some(columns)
 }
 
 /// Enqueues `lhs · rhs` and returns it, in f32 or rounded once to bf16: in memory of its own, or in `out`, a view of rows.
@@ -328,6 +328,15 @@ mod tests {
         // 11 · 60 are two rounds and half of one; a column more, and over half.
         assert_eq!(columns(1378, 60 * 128), Some(48 * 128));
         assert_eq!(columns(1378, 61 * 128), None);
+    }
+
+    #[test]
+    fn never_cuts_off_all_columns() {
+        // 600 tiles, one beside the other: whole rounds of them are no whole columns of tiles.
+        assert_eq!(columns(76_800, 64), None);
+        assert_eq!(columns(76_800, 200), Some(128));
+        assert_eq!(columns(176_128, 96), None);
+        assert!((1..4000).all(|down| columns(down * 128, 96).is_none()));
     }
 
     #[test]

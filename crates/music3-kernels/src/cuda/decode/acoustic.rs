@@ -28,7 +28,8 @@ fn sum(values: Four<f32>) -> f32 {
     values[0] + values[1] + (values[2] + values[3])
 }
 
-/// LayerNorm over rows, one row a cube; the result rounds once. `nothing` is zero, which the compiler must not know.
+/// LayerNorm over rows, one row a cube, whose lanes keep `turns` fours each, all of them where rows are `full`; the result rounds
+/// once. `nothing` is zero, which the compiler must not know.
 #[cube(launch)]
 pub(super) fn layer_norm<F: Float>(
     x: &Array<Four<F>>,
@@ -39,27 +40,46 @@ pub(super) fn layer_norm<F: Float>(
     nothing: f32,
     fours: u32,
     #[comptime] planes: u32,
+    #[comptime] turns: u32,
+    #[comptime] full: bool,
     #[define(F)] _dtype: StorageType,
 ) {
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
-    let start = (CUBE_POS_X * fours) as usize;
+    let start = CUBE_POS_X * fours;
     let count = f32::cast_from(fours * 4);
+    let mut values = Array::<Four<f32>>::new(comptime!(turns as usize));
+    // Loaded whether they are in the row or not, so that no load waits for a branch.
+    #[unroll]
+    for turn in 0..turns {
+        let index = min(turn * CUBE_DIM + UNIT_POS, fours - 1);
+        values[turn as usize] = wide::<F>(x[(start + index) as usize]);
+    }
     let mut total = 0.0f32;
-    for index in range_stepped(UNIT_POS, fours, CUBE_DIM) {
-        total += sum(wide::<F>(x[start + index as usize]));
+    #[unroll]
+    for turn in 0..turns {
+        if comptime!(full) || turn * CUBE_DIM + UNIT_POS < fours {
+            total += sum(values[turn as usize]);
+        }
     }
     let mean = cube_sum(total, &mut scratch, planes) / count;
     let mut squares = 0.0f32;
-    for index in range_stepped(UNIT_POS, fours, CUBE_DIM) {
-        let centred = wide::<F>(x[start + index as usize]) - Four::<f32>::new(mean);
-        squares += sum(centred * centred);
+    #[unroll]
+    for turn in 0..turns {
+        if comptime!(full) || turn * CUBE_DIM + UNIT_POS < fours {
+            values[turn as usize] = values[turn as usize] - Four::<f32>::new(mean);
+            squares += sum(values[turn as usize] * values[turn as usize]);
+        }
     }
     let scale = 1.0f32 / f32::sqrt(cube_sum(squares, &mut scratch, planes) / count + eps);
-    for index in range_stepped(UNIT_POS, fours, CUBE_DIM) {
-        let normalised = (wide::<F>(x[start + index as usize]) - Four::<f32>::new(mean)) * Four::<f32>::new(scale);
-        // A fused product would not round before the sum, as the one upstream rounds.
-        let weighted = fma(normalised, wide::<F>(weight[index as usize]), Four::<f32>::new(nothing));
-        out[start + index as usize] = stored::<F>(weighted + wide::<F>(bias[index as usize]));
+    #[unroll]
+    for turn in 0..turns {
+        let index = turn * CUBE_DIM + UNIT_POS;
+        if comptime!(full) || index < fours {
+            let normalised = values[turn as usize] * Four::<f32>::new(scale);
+            // A fused product would not round before the sum, as the one upstream rounds.
+            let weighted = fma(normalised, wide::<F>(weight[index as usize]), Four::<f32>::new(nothing));
+            out[(start + index) as usize] = stored::<F>(weighted + wide::<F>(bias[index as usize]));
+        }
     }
 }
 
@@ -122,6 +142,7 @@ pub(super) fn rotate_heads<F: Float>(
     out: &mut Array<Four<F>>,
     tokens: u32,
     width: u32,
+    nothing: f32,
     #[comptime] head: u32,
     #[comptime] rotated: u32,
     #[define(F)] _dtype: StorageType,
@@ -129,7 +150,8 @@ pub(super) fn rotate_heads<F: Float>(
     let column = CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X;
     if column < width {
         let start = CUBE_POS_Y * width;
-        let turned = turned::<F>(x, cosines, sines, start + column, column % head, CUBE_POS_Y % tokens, rotated);
+        let turned =
+            turned::<F>(x, cosines, sines, start + column, column % head, CUBE_POS_Y % tokens, nothing, rotated);
         out[(start + column) as usize] = stored::<F>(turned);
     }
 }
@@ -143,6 +165,7 @@ fn turned<F: Float>(
     index: u32,
     place: u32,
     token: u32,
+    nothing: f32,
     #[comptime] rotated: u32,
 ) -> Four<f32> {
     let mut result = wide::<F>(x[index as usize]);
@@ -152,9 +175,11 @@ fn turned<F: Float>(
         let other = select(first, index + half, index - half);
         let sign = select(first, f32::new(-1.0), f32::new(1.0));
         let table = (token * rotated + place) as usize;
-        let straight = rounded::<F>(result * wide::<F>(cosines[table]));
+        // Both products round before their sum, as in `layer_norm`.
+        let nothing = Four::<f32>::new(nothing);
+        let straight = rounded::<F>(fma(result, wide::<F>(cosines[table]), nothing));
         let across = wide::<F>(x[other as usize]) * Four::<f32>::new(sign);
-        let turned = rounded::<F>(across * wide::<F>(sines[table]));
+        let turned = rounded::<F>(fma(across, wide::<F>(sines[table]), nothing));
         result = rounded::<F>(straight + turned);
     }
     result
@@ -171,6 +196,7 @@ pub(super) fn take_heads_apart<F: Float>(
     tokens: u32,
     rows: u32,
     width: u32,
+    nothing: f32,
     #[comptime] head: u32,
     #[comptime] rotated: u32,
     #[comptime] parts: u32,
@@ -182,7 +208,7 @@ pub(super) fn take_heads_apart<F: Float>(
         let index = CUBE_POS_Y * 3 * width + column;
         // Values do not turn: no place of theirs is below the fours that do.
         let place = select(matrix < 2, column % head, rotated);
-        let mut rest = turned::<F>(x, cosines, sines, index, place, CUBE_POS_Y % tokens, rotated);
+        let mut rest = turned::<F>(x, cosines, sines, index, place, CUBE_POS_Y % tokens, nothing, rotated);
         let target = (matrix * rows + CUBE_POS_Y) * width + column % width;
         #[unroll]
         for part in 0..parts {
@@ -258,6 +284,7 @@ pub(super) fn snake<F: Float>(
     alpha: &Array<Four<F>>,
     out: &mut Array<Four<F>>,
     eps: f32,
+    nothing: f32,
     channels: u32,
     count: u32,
     stride: u32,
@@ -271,6 +298,7 @@ pub(super) fn snake<F: Float>(
         let inverse = rounded::<F>(Four::<f32>::new(1.0f32) / raised);
         let sine = rounded::<F>(Four::<f32>::sin(rounded::<F>(alpha * value)));
         let wave = rounded::<F>(sine * sine);
-        out[(CUBE_POS_Y * count + place) as usize] = stored::<F>(value + rounded::<F>(inverse * wave));
+        out[(CUBE_POS_Y * count + place) as usize] =
+            stored::<F>(value + rounded::<F>(fma(inverse, wave, Four::<f32>::new(nothing))));
     }
 }

@@ -165,10 +165,10 @@ fn is_finite(value: f32) -> bool {
     (u32::reinterpret(value) & 0x7F80_0000u32) != 0x7F80_0000u32
 }
 
-/// Integers in the order of the values.
+/// Integers in the order of the values; both zeros are equal.
 #[cube]
 fn ordered(value: f32) -> u32 {
-    let bits = u32::reinterpret(value);
+    let bits = u32::reinterpret(select(value == 0.0f32, 0.0f32, value));
     let mut key = bits | 0x8000_0000u32;
     if (bits & 0x8000_0000u32) != 0u32 {
         key = !bits;

@@ -28,6 +28,7 @@ pub(in super::super) fn draw(
         && exponentials.dtype == DType::F32
         && outcome.dtype == DType::I32
         && (1..=MAX_CANDIDATES).contains(&candidates)
+        && top_k > 0
         && (rows, columns) == (2, candidates + skipped)
         && first_exponential + candidates <= numbers
         && (slot < slots && places == 4 * slots)

@@ -200,16 +200,16 @@ pub(super) fn flash_attention(
         }
     }
 
-    // 5. Divided by the sum of the weights, and rounded once.
-    let low_total = sum_of_four(low_total);
-    let high_total = sum_of_four(high_total);
+    // 5. Their share of the sum of the weights, rounded to bf16 once.
+    let low_share = Sums::new(1.0f32 / sum_of_four(low_total));
+    let high_share = Sums::new(1.0f32 / sum_of_four(high_total));
     let out_start = batch * out_strides.batch + head * out_strides.head;
     #[unroll]
     for tile in 0..value_tiles {
         let sums = outputs.index(tile);
         let column = comptime!(tile as u32 * COLUMNS / 2) + place;
-        let low_pair = sums[0] / Sums::new(low_total);
-        let high_pair = sums[1] / Sums::new(high_total);
+        let low_pair = sums[0] * low_share;
+        let high_pair = sums[1] * high_share;
         let low_place = ((out_start + low * out_strides.token) / 2 + column) as usize;
         let high_place = ((out_start + high * out_strides.token) / 2 + column) as usize;
         if low < queries {

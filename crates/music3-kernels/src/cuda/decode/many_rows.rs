@@ -20,6 +20,9 @@ pub(super) fn is_wide_or_narrow(tensor: &CudaTensor) -> bool {
     matches!(tensor.dtype, DType::F32 | DType::BF16)
 }
 
+/// Fours of a row that a lane keeps in registers.
+const ROW_FOURS: u32 = 16;
+
 /// LayerNorm over the last dimension.
 pub(in super::super) fn layer_norm(
     x: CudaTensor,
@@ -33,7 +36,10 @@ pub(in super::super) fn layer_norm(
         && channels.is_multiple_of(FOUR)
         && [&weight, &bias].iter().all(|given| given.dtype == x.dtype && given.meta.shape().as_slice() == [channels]);
     let rows = elements(&x).checked_div(channels)?;
-    if !fits || rows == 0 {
+    let fours = (channels / FOUR) as u32;
+    // As few planes as can hold a row: what waits for other planes waits longer.
+    let planes = fours.div_ceil(PLANE * ROW_FOURS).next_power_of_two();
+    if !fits || rows == 0 || planes > PLANES {
         return None;
     }
     let (x, weight, bias) = (into_contiguous(x), into_contiguous(weight), into_contiguous(bias));
@@ -41,15 +47,17 @@ pub(in super::super) fn layer_norm(
     acoustic::layer_norm::launch::<CudaRuntime>(
         &out.client,
         CubeCount::new_1d(rows as u32),
-        CubeDim::new_1d(PLANES * PLANE),
+        CubeDim::new_1d(planes * PLANE),
         halves(&x),
         halves(&weight),
         halves(&bias),
         halves(&out),
         eps,
         0.0,
-        (channels / FOUR) as u32,
-        PLANES,
+        fours,
+        planes,
+        fours.div_ceil(planes * PLANE),
+        fours.is_multiple_of(planes * PLANE),
         x.dtype.into(),
     );
     Some(out)
@@ -153,6 +161,7 @@ pub(in super::super) fn snake(x: CudaTensor, alpha: CudaTensor, eps: f32) -> Opt
         halves(&alpha),
         halves(&out),
         eps,
+        0.0,
         (channels / FOUR) as u32,
         count,
         (stride / FOUR) as u32,

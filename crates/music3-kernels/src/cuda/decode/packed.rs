@@ -48,17 +48,19 @@ pub(super) fn pair(first: f32, second: f32) -> u32 {
 /// The sum over the lanes of a cube, for all of them. `scratch` holds one value a plane.
 #[cube]
 pub(super) fn cube_sum(value: f32, scratch: &mut SharedMemory<f32>, #[comptime] planes: u32) -> f32 {
-    let sum = plane_sum(value);
-    if UNIT_POS_PLANE == 0 {
-        scratch[PLANE_POS as usize] = sum;
+    let mut total = plane_sum(value);
+    if comptime!(planes > 1) {
+        if UNIT_POS_PLANE == 0 {
+            scratch[PLANE_POS as usize] = total;
+        }
+        sync_cube();
+        total = 0.0f32;
+        #[unroll]
+        for plane in 0..planes {
+            total += scratch[plane as usize];
+        }
+        sync_cube();
     }
-    sync_cube();
-    let mut total = 0.0f32;
-    #[unroll]
-    for plane in 0..planes {
-        total += scratch[plane as usize];
-    }
-    sync_cube();
     total
 }
 

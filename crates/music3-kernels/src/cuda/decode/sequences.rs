@@ -35,6 +35,7 @@ pub(in super::super) fn rotate_heads(x: CudaTensor, heads: usize, tables: [CudaT
         halves(&out),
         tokens as u32,
         columns,
+        0.0,
         rotation.head,
         rotation.rotated,
         x.dtype.into(),
@@ -69,6 +70,7 @@ pub(in super::super) fn take_heads_apart(
         tokens as u32,
         rows as u32,
         (width / FOUR) as u32,
+        0.0,
         rotation.head,
         rotation.rotated,
         parts as u32,
@@ -133,19 +135,27 @@ pub(in super::super) fn headed(mut x: CudaTensor, heads: usize) -> CudaTensor {
 pub(in super::super) fn attend_in_tiles([query, key, value]: [&[CudaTensor]; 3], scale: f32) -> Option<CudaTensor> {
     let [batch, heads, queries, head_dim] = *query.first()?.meta.shape().as_slice() else { return None };
     let [_, _, keys, _] = *key.first()?.meta.shape().as_slice() else { return None };
-    let lens = [query, key, value].map(|parts| reach(&parts[0]));
+    let parts = query.len();
+    let shapes = [queries, keys, keys].map(|tokens| [batch, heads, tokens, head_dim]);
+    let parts_fit = [query, key, value].iter().zip(&shapes).all(|(operand, shape)| {
+        operand.len() == parts
+            && operand.iter().all(|part| {
+                part.dtype == DType::BF16
+                    && part.meta.shape().as_slice() == shape
+                    && part.meta.strides() == operand[0].meta.strides()
+                    && in_eights(part)
+            })
+    });
     let fits = can_attend_in_tiles(head_dim)
-        && [query, key, value]
-            .iter()
-            .all(|parts| parts.iter().all(|part| part.dtype == DType::BF16 && in_eights(part)))
+        && parts_fit
+        && scale > 0.0
         && (1..=MAX_SECOND).contains(&(batch * heads))
         && queries > 0
-        && keys > 0
-        && lens.iter().all(|len| u32::try_from(*len).is_ok());
-    if !fits {
+        && keys > 0;
+    let lens = if fits { [query, key, value].map(|parts| reach(&parts[0])) } else { return None };
+    if lens.iter().any(|len| u32::try_from(*len).is_err()) {
         return None;
     }
-    let parts = query.len();
     let dtype = if parts == 1 { DType::BF16 } else { DType::F32 };
     let out = headed(empty(&query[0], vec![batch, queries, heads * head_dim], dtype), heads);
     // A part that is not there is not read.
