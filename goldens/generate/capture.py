@@ -200,8 +200,23 @@ def arguments():
     return options
 
 
+def refuse(options):
+    """Ends before anything is loaded where the run could only fail, or would replace what is no capture."""
+    if not os.path.isfile(os.path.join(options.model, "modular_model_index.json")):
+        raise SystemExit(f"--model {options.model}: no checkpoint in the diffusers layout, modular_model_index.json is not there")
+    if torch.device(options.device).type == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(f"--device {options.device}: this torch sees no GPU; leave it out, or use a torch with CUDA")
+    path = f"{options.out_stem}.json"
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            present = json.load(file)
+        if not {"component", "replay_of"} & present.keys():
+            raise SystemExit(f"{path} is there and is no capture, perhaps a song's recipe; choose another name")
+
+
 def main():
     options = arguments()
+    refuse(options)
     compute_exactly(options.device)
     request = Request(
         prompt=options.prompt,
@@ -218,6 +233,8 @@ def main():
     head = {"checkpoint": checkpoint_beside(options.model, options.out_stem)} | machine
     if options.with_math:
         write_pair(pipeline, options.out_stem, head, request, kept)
+        print(f"{options.out_stem}.json and its twin {options.out_stem}_replay.json, each with its .safetensors")
+        print(f"next: music3 verify --model {options.model} --capture {options.out_stem}.json")
         return
     replay = load_file(options.replay) if options.replay else None
     tensors = run(pipeline, request, replay, kept)

@@ -11,7 +11,10 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 venv="$1"
 
 python3.11 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$here/requirements.txt"
+if ! "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$here/requirements.txt"; then
+    echo "setup.sh: the packages could not be installed; is PyPI reachable?" >&2
+    exit 1
+fi
 site_packages="$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 "$venv/bin/python" "$here/cpu_torch.py" "$site_packages"
 "$venv/bin/python" - <<'PYTHON'

@@ -67,6 +67,9 @@ impl CaseFile {
         let path = path.into();
         let folder = path.is_dir().then(|| path.clone());
         let path = if folder.is_some() { path.join(numpy::CAPTURE_JSON) } else { path };
+        if let Some(folder) = folder.as_ref().filter(|_| !path.exists()) {
+            return Err(CheckError::NoCapture { path: folder.clone() });
+        }
         let header = read_header(&path)?;
         let kind = match &header["component"] {
             Value::String(name) => CaseKind::of(name).ok_or_else(|| name.clone()),
@@ -83,6 +86,10 @@ impl CaseFile {
         let tensors = match folder {
             Some(folder) => Some(numpy::read_folder(&folder, precision, order)?),
             None if beside.exists() => Some(SafetensorsFile::open(beside).map_err(|source| wrap(&path, source))?),
+            // What names a twin was recorded with tensors.
+            None if header.get("math").is_some_and(Value::is_string) => {
+                return Err(CheckError::TensorsLeftBehind { path, beside });
+            }
             None => None,
         };
         let case = Self { path, kind, precision, weights, header, tensors, array_order: order };
@@ -397,21 +404,34 @@ fn key<T: DeserializeOwned>(path: &Path, header: &Map<String, Value>, key: &str)
 
 /// Returns the JSON of a case. What is large and no case, such as a tokenizer, is parsed but not kept.
 fn read_header(path: &Path) -> Result<Map<String, Value>, CheckError> {
-    #[derive(Deserialize)]
+    #[derive(Default, Deserialize)]
     struct Probe {
         component: Option<IgnoredAny>,
+        music3_recipe: Option<IgnoredAny>,
+        replay_of: Option<String>,
     }
+
+    impl Probe {
+        fn what(&self) -> String {
+            match self {
+                Self { music3_recipe: Some(_), .. } => "it is the recipe of a song".to_owned(),
+                Self { replay_of: Some(stem), .. } => format!("it is the MATH twin of {stem}.json, which names it"),
+                _ => "it has no `component`".to_owned(),
+            }
+        }
+    }
+
     let bytes = std::fs::read(path).map_err(|source| CheckError::Read { path: path.to_owned(), source })?;
     let json = |source| CheckError::Json { path: path.to_owned(), source };
     // JSON that is no object is a file of another kind, not a broken case.
     let is_object = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let probe = match is_object {
         true => serde_json::from_slice::<Probe>(&bytes).map_err(json)?,
-        false => serde_json::from_slice::<IgnoredAny>(&bytes).map(|_| Probe { component: None }).map_err(json)?,
+        false => serde_json::from_slice::<IgnoredAny>(&bytes).map(|_| Probe::default()).map_err(json)?,
     };
     match probe.component {
         Some(_) => serde_json::from_slice(&bytes).map_err(json),
-        None => Err(CheckError::NoComponent { path: path.to_owned() }),
+        None => Err(CheckError::NoComponent { path: path.to_owned(), what: probe.what() }),
     }
 }
 

@@ -30,7 +30,10 @@ pub enum Origin {
 pub fn collect<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<CasePath>, CheckError> {
     let mut found = Vec::<CasePath>::new();
     for path in paths.iter().map(AsRef::as_ref) {
-        let metadata = path.metadata().map_err(|source| CheckError::Read { path: path.to_owned(), source })?;
+        let metadata = path.metadata().map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => CheckError::Missing { path: path.to_owned() },
+            _ => CheckError::Read { path: path.to_owned(), source },
+        })?;
         let mut named = Vec::new();
         if metadata.is_dir() {
             walk(path, &mut named)?;

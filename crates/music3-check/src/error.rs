@@ -48,11 +48,33 @@ pub enum CheckError {
         #[source]
         source: serde_json::Error,
     },
+    /// A path that was named is not there.
+    #[error("{}: there is no such file or folder; pass a case or a folder of cases", .path.display())]
+    Missing {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// A folder that was named as a capture of NumPy files holds none.
+    #[error("{}: a folder without capture.json is no capture; pass the capture's JSON file", .path.display())]
+    NoCapture {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A capture's tensors were not copied with its JSON.
+    #[error("{}: its tensors are missing; {} belongs beside it, and so do both files of its MATH twin", .path.display(), .beside.display())]
+    TensorsLeftBehind {
+        /// The JSON.
+        path: PathBuf,
+        /// Where the tensors would be.
+        beside: PathBuf,
+    },
     /// The JSON describes no case.
-    #[error("{}: not a case: it has no `component`", .path.display())]
+    #[error("{}: not a case: {what}", .path.display())]
     NoComponent {
         /// The file.
         path: PathBuf,
+        /// What it is instead, as far as it shows.
+        what: String,
     },
     /// Two cases would be dumped under one name.
     #[error("{stem}: another case of that name was dumped already; dump one folder at a time")]

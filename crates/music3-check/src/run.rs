@@ -72,7 +72,7 @@ pub fn run<B: Backend>(
                 CaseReport::stopped(path, Status::Unreadable, error.to_string())
             }
             Ok(case) => run_case::<B>(&case, options, device),
-            Err(CheckError::NoComponent { path }) if *origin == Origin::Folder => {
+            Err(CheckError::NoComponent { path, .. }) if *origin == Origin::Folder => {
                 report.not_cases.push(path);
                 continue;
             }

@@ -17,7 +17,9 @@ pub fn render_case(case: &CaseReport) -> String {
     let component = case.component.map_or("", |kind| kind.name());
     let precision = case.precision.map(|precision| precision.to_string()).unwrap_or_default();
     let head = [component, precision.as_str()].join(" ");
-    line(&mut text, &format!("{} {} ({}, {:.1} s)", mark(case.status), case.path.display(), head.trim(), case.seconds));
+    let head = if head.trim().is_empty() { String::new() } else { format!("{}, ", head.trim()) };
+    let about = format!("{head}{:.1} s", case.seconds);
+    line(&mut text, &format!("{} {} ({about})", mark(case.status), case.path.display()));
     if let Some(error) = &case.error {
         line(&mut text, &format!("  {error}"));
     }
@@ -35,7 +37,8 @@ pub fn render_case(case: &CaseReport) -> String {
             FreeOutcome::Differs => "codes differ",
             FreeOutcome::NotApplicable => "not applicable",
         };
-        let judged = if free.gate { "judged with its folder" } else { "reported only" };
+        let judged =
+            if free.gate { "judged with its folder" } else { "reported only: upstream's own kernels part too" };
         line(&mut text, &format!("  free: {outcome} ({judged}){}", after(": ", &free.detail)));
     }
     case.notes.iter().for_each(|note| line(&mut text, &format!("  note: {note}")));
@@ -64,6 +67,9 @@ pub fn render_summary(report: &Report) -> String {
     }
     let [passed, failed, unreadable] =
         [Status::Passed, Status::Failed, Status::Unreadable].map(|status| report.count(status));
+    if report.cases.is_empty() {
+        line(&mut text, "there is no case here; goldens in a clone of the repository holds them");
+    }
     line(&mut text, &format!("{passed} passed, {failed} failed, {unreadable} unreadable"));
     text
 }

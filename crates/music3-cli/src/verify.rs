@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use burn::tensor::backend::Backend;
 use clap::Args;
 use music3_check::{
-    ArrayOrder, CasePath, CaseReport, Options, Origin, Report, Status, WeightsOrigin, capture_path, render_case,
-    render_stages, stages, worst_failures,
+    ArrayOrder, CasePath, CaseReport, Options, Origin, Report, RunStage, Status, WeightsOrigin, capture_path,
+    render_case, render_stages, stages, worst_failures,
 };
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  music3 verify --model weights --capture song.json
+  music3 verify --model weights --capture upstream.json
   music3 verify --model weights --capture short.json long.json --backend cuda --json > report.json
 
 A capture is a run of the original implementation on the same weights; `goldens/generate/capture.py --with-math` records
@@ -95,6 +95,9 @@ pub(crate) fn run(args: VerifyArgs) -> Result<ExitCode, Failure> {
         std::fs::write(file, format!("{as_json}\n")).map_err(failed)?;
     }
     answer(if json { &as_json } else { verdict.line() })?;
+    if !json && looks_like_other_weights(&report) {
+        answer("every stage after the prompt is far off: was the capture made with these weights?")?;
+    }
     Ok(ExitCode::from(verdict.exit_code()))
 }
 
@@ -109,6 +112,12 @@ impl Ready {
     /// What is missing, in words.
     fn new(args: &VerifyArgs) -> Result<Self, String> {
         let model = args.model.clone().ok_or("there are no weights; name their folder with --model")?;
+        if model.is_file() && args.capture.iter().any(|capture| capture.is_dir()) {
+            return Err(format!(
+                "--model names the file {}, and --capture a folder: were the two swapped?",
+                model.display()
+            ));
+        }
         if !model.is_dir() {
             return Err(format!(
                 "there are no weights: {} is not a folder; README.md says how to get them",
@@ -119,9 +128,10 @@ impl Ready {
             return Err("there is no capture; name one with --capture, goldens/generate/capture.py makes it".to_owned());
         }
         let found = |path: &PathBuf| {
-            let path = capture_path(path);
+            let (named, path) = (path, capture_path(path));
             match path.exists() {
                 true => Ok(CasePath { path, origin: Origin::Named }),
+                false if named.exists() => Err(format!("{} is no capture; pass the JSON file of one", named.display())),
                 false => Err(format!("there is no capture {}; goldens/generate/capture.py makes one", path.display())),
             }
         };
@@ -240,6 +250,17 @@ impl Verdict {
             }
         }
     }
+}
+
+/// Returns whether a capture has its prompt right and nothing else.
+fn looks_like_other_weights(report: &Report) -> bool {
+    report.cases.iter().any(|case| {
+        let stages = stages(case);
+        let (prompt, others): (Vec<_>, Vec<_>) = stages.iter().partition(|stage| stage.stage == RunStage::Plan);
+        let all_right = prompt.iter().all(|stage| stage.failed == 0);
+        let all_wrong = others.iter().all(|stage| stage.judged > 0 && stage.failed == stage.judged);
+        all_right && others.len() > 2 && all_wrong
+    })
 }
 
 fn to_json(report: &Report, ready: &Ready, backend: Selected, verdict: Verdict) -> String {

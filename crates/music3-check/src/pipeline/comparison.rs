@@ -168,7 +168,8 @@ impl<'a> Comparison<'a> {
             (_, Some(control), Scale::Full) => count - count.saturating_sub(*control) * 9 / 10,
             (_, None, _) => usize::MAX,
         };
-        let identical = 1.0 - differing as f64 / count.max(1) as f64;
+        // Candidates of either side may have no partner, so more can differ than upstream has.
+        let identical = (1.0 - differing as f64 / count.max(1) as f64).max(0.0);
         let figures = Shown { values: count, identical, mean: 0.0, max: 0.0, ulp: 0 };
         let set_row = Row { figures: Some(figures), ..row(ids) };
         let set_row = match differing <= allowed {

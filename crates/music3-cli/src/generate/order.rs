@@ -65,7 +65,7 @@ impl Source {
 /// Says that a checkpoint folder is not there.
 pub(crate) fn no_such_folder(folder: &Path) -> Failure {
     Failure::usage(format!(
-        "{}: there is no such folder; pass the folder with the weights, or --demo for the demo model",
+        "{}: there is no such folder; pass the folder that the weights were downloaded to, or --demo for the demo model",
         folder.display()
     ))
 }

@@ -113,7 +113,11 @@ fn refuses_command_lines_in_one_line() {
 fn refuses_what_is_not_there() {
     let program = Program::untouched();
     let model = ["generate", "--model", "missing", "--caption", "folk", "--lyrics", "la"];
-    assert_refused(&program, &model, "missing: there is no such folder; pass the folder with the weights");
+    assert_refused(
+        &program,
+        &model,
+        "missing: there is no such folder; pass the folder that the weights were downloaded to",
+    );
     assert_refused(&program, &["inspect", "missing"], "missing: there is no such folder");
     assert_refused(&program, &["check", "missing"], "missing: ");
     assert_refused(&program, &["check", ".", "--model", "missing"], "missing: there is no such folder");

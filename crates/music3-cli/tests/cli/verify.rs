@@ -33,6 +33,7 @@ fn says_loudly_that_it_did_not_run() {
         (vec!["verify", "--model", "weights", "--capture", &one], "there are no weights: weights is not a folder"),
         (vec!["verify", "--model", &folder], "there is no capture; name one with --capture"),
         (vec!["verify", "--model", &folder, "--capture", "song"], "there is no capture song.json"),
+        (vec!["verify", "--model", &one, "--capture", &folder], "--model names the file"),
     ] {
         let ran = program.run(&arguments);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}");
@@ -41,6 +42,35 @@ fn says_loudly_that_it_did_not_run() {
         let report: Value = serde_json::from_str(&ran.stdout).expect("a JSON report");
         assert_eq!((ran.code, &report["status"], &report["exit_code"]), (Some(2), &"not_run".into(), &2.into()));
     }
+}
+
+#[test]
+fn says_what_is_wrong_with_a_capture() {
+    let program = Program::new();
+    let model = demo_checkpoint(&program);
+    let named = capture("one_window_mixed");
+    let alone = std::fs::read_to_string(&named).expect("a capture");
+    program.write("alone.json", &alone);
+    program.write("twin.json", alone.replacen("\"component\"", "\"replay_of\"", 1));
+    program.write("recipe.json", "{\"music3_recipe\": 1}");
+    for (file, reason) in [
+        ("alone.json", "its tensors are missing; alone.safetensors belongs beside it"),
+        ("twin.json", "not a case: it is the MATH twin of pipeline.json"),
+        ("recipe.json", "not a case: it is the recipe of a song"),
+        (&model, "a folder without capture.json is no capture"),
+    ] {
+        let ran = program.run(&["verify", "--model", &model, "--backend", "flex", "--capture", file]);
+        assert_eq!(ran.code, Some(2), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(reason), "{file}: {}", ran.stdout);
+    }
+    // What was recorded with other weights.
+    program.run(&["synth-checkpoint", "other", "--dims", "demo", "--seed", "5"]);
+    let ran = program.run(&["verify", "--model", "other", "--backend", "flex", "--capture", &named]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.trim_end().ends_with("was the capture made with these weights?"), "{}", ran.stdout);
+    let words: Vec<&str> = ran.stdout.split_whitespace().collect();
+    let negative = words.windows(2).find(|pair| pair[0].starts_with('-') && pair[1].starts_with('%'));
+    assert_eq!(negative, None, "a share is negative: {}", ran.stdout);
 }
 
 #[test]
