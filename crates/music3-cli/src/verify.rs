@@ -1,6 +1,9 @@
 //! `music3 verify`: whole runs of upstream on a checkpoint, replayed on the same weights and judged stage by stage.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use burn::tensor::backend::Backend;
 use clap::Args;
@@ -130,13 +133,29 @@ impl Ready {
         let found = |path: &PathBuf| {
             let (named, path) = (path, capture_path(path));
             match path.exists() {
-                true => Ok(CasePath { path, origin: Origin::Named }),
+                true => twin_is_beside(&path).map(|()| CasePath { path, origin: Origin::Named }),
                 false if named.exists() => Err(format!("{} is no capture; pass the JSON file of one", named.display())),
                 false => Err(format!("there is no capture {}; goldens/generate/capture.py makes one", path.display())),
             }
         };
         let captures = args.capture.iter().map(found).collect::<Result<_, _>>()?;
         Ok(Self { model, captures })
+    }
+}
+
+/// Looks for what a capture names as its MATH twin before the weights are opened.
+fn twin_is_beside(capture: &Path) -> Result<(), String> {
+    let text = std::fs::read(capture).unwrap_or_default();
+    let json: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    let Some(twin) = json["math"].as_str() else { return Ok(()) };
+    let missing = ["json", "safetensors"].map(|kind| capture.with_file_name(format!("{twin}.{kind}")));
+    match missing.iter().find(|file| !file.exists()) {
+        Some(file) => Err(format!(
+            "{} names a MATH twin, but {} is not there; copy it, or record again with --with-math",
+            capture.display(),
+            file.display()
+        )),
+        None => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use music3_audio::LatentRates;
 use music3_model::{ConditionMixConfig, DepthDecoderConfig, Qwen3Config, Transformer1DModelConfig, VocoderConfig};
 use music3_text::token_ids::{SEMANTIC_CODE_OFFSET, SEMANTIC_CODES};
 use music3_weights::{Checkpoint, Component};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use serde_json::Value;
 
 use crate::error::SongError;
@@ -110,5 +110,59 @@ fn typed<'a, T: DeserializeOwned>(
     value: impl Fn(Component) -> &'a Value,
     component: Component,
 ) -> Result<T, SongError> {
-    serde_json::from_value(value(component).clone()).map_err(|source| SongError::ConfigValue { component, source })
+    let value = value(component);
+    // Upstream takes a default too. Where it is not what the weights were made with, the shapes that then do not fit say less.
+    let is_there = |key: &str| value.get(key).is_some();
+    // The rotary frequencies have an older form and a newer one.
+    let is_in_other_form =
+        |key: &str| key.starts_with("rope_") && ["rope_theta", "rope_parameters"].map(is_there).contains(&true);
+    for key in keys_of::<T>().iter().filter(|key| !is_there(key) && !is_in_other_form(key)) {
+        tracing::warn!("{component}/config.json has no `{key}`; upstream's default is taken");
+    }
+    serde_json::from_value(value.clone()).map_err(|source| SongError::ConfigValue { component, source })
+}
+
+/// Returns the keys that a structure reads, by asking it to read nothing.
+fn keys_of<T: DeserializeOwned>() -> &'static [&'static str] {
+    struct Asking<'a>(&'a mut &'static [&'static str]);
+
+    impl<'de> Deserializer<'de> for Asking<'_> {
+        type Error = serde::de::value::Error;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+            Err(serde::de::Error::custom("only its keys are asked for"))
+        }
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, Self::Error> {
+            *self.0 = fields;
+            self.deserialize_any(visitor)
+        }
+
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    let mut keys: &[&str] = &[];
+    // It fails, after it has said which.
+    let _ = T::deserialize(Asking(&mut keys));
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_tells_its_keys() {
+        assert!(keys_of::<Transformer1DModelConfig>().contains(&"attention_head_dim"));
+        assert!(keys_of::<Qwen3Config>().contains(&"hidden_size"));
+        assert!(keys_of::<Value>().is_empty());
+    }
 }

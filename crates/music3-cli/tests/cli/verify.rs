@@ -28,12 +28,17 @@ fn says_loudly_that_it_did_not_run() {
     let program = Program::untouched();
     let folder = program.path("").to_string_lossy().into_owned();
     let one = capture("one_frame_f32");
+    program.write("lonely.json", "{\"component\": \"pipeline\", \"math\": \"twin\"}");
     for (arguments, reason) in [
         (vec!["verify"], "there are no weights; name their folder with --model"),
         (vec!["verify", "--model", "weights", "--capture", &one], "there are no weights: weights is not a folder"),
         (vec!["verify", "--model", &folder], "there is no capture; name one with --capture"),
         (vec!["verify", "--model", &folder, "--capture", "song"], "there is no capture song.json"),
         (vec!["verify", "--model", &one, "--capture", &folder], "--model names the file"),
+        (
+            vec!["verify", "--model", &folder, "--capture", "lonely"],
+            "lonely.json names a MATH twin, but twin.json is not there",
+        ),
     ] {
         let ran = program.run(&arguments);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}");
@@ -50,6 +55,11 @@ fn says_what_is_wrong_with_a_capture() {
     let model = demo_checkpoint(&program);
     let named = capture("one_window_mixed");
     let alone = std::fs::read_to_string(&named).expect("a capture");
+    let twin: Value = serde_json::from_str(&alone).expect("a JSON object");
+    let twin = twin["math"].as_str().expect("a twin");
+    for kind in ["json", "safetensors"] {
+        program.write(&format!("{twin}.{kind}"), "");
+    }
     program.write("alone.json", &alone);
     program.write("twin.json", alone.replacen("\"component\"", "\"replay_of\"", 1));
     program.write("recipe.json", "{\"music3_recipe\": 1}");

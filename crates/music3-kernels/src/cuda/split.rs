@@ -38,9 +38,6 @@ const MAX_CUBES: u32 = 1056;
 /// The power of two that the largest value of an operand is brought to: f16 ends below 2¹⁶.
 const LARGEST_EXPONENT: u32 = 13;
 
-/// What [`scale_exponent`] makes of an infinity, and of nothing else.
-const OF_INFINITY: u32 = LARGEST_EXPONENT - 1;
-
 /// Products of parts for one of values.
 pub(super) const PRODUCTS: usize = 3;
 
@@ -130,10 +127,6 @@ fn two_parts(
         let exponent_of_first = scale_exponent(largest_of_first, &mut scratch, planes);
         if CUBE_POS_X == 0 && UNIT_POS_X == 0 {
             factors[0] = power_of_two(254u32 - exponent) * power_of_two(254u32 - exponent_of_first);
-            if exponent == OF_INFINITY || exponent_of_first == OF_INFINITY {
-                // Beside an infinity every other value is cut to zero, and what comes of that must not look like a number.
-                factors[0] = f32::reinterpret(0x7FC0_0000u32);
-            }
             factors[1] = f32::new(0.0);
             factors[2] = f32::new(1.0);
         }
