@@ -60,6 +60,9 @@ pub(super) struct Strides {
 ///
 /// Operands come part by part; those that are not there are not read. The result goes to `out` in bf16, or, where operands have
 /// several parts, to `wide_out` in f32.
+///
+/// Rows are cut off at the last one, so nothing is checked again at each access. Exponentials are the device's fast ones, off by some
+/// units in the last place; nothing else here is less exact for it, and what is not a number stays so.
 #[cube(launch_unchecked, fast_math = FastMath::ReducedPrecision | FastMath::NotNaN | FastMath::NotInf)]
 pub(super) fn flash_attention(
     query: &Array<u32>,

@@ -39,7 +39,7 @@ pub(super) fn rounded(value: f32) -> f32 {
     f32::cast_from(bf16::cast_from(value))
 }
 
-/// Two values as a pair; both must be bf16 values already.
+/// Two values as a pair; what bf16 does not hold of them is cut off.
 #[cube]
 pub(super) fn pair(first: f32, second: f32) -> u32 {
     (u32::reinterpret(first) >> 16u32) | (u32::reinterpret(second) & 0xFFFF_0000u32)
