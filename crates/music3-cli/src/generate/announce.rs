@@ -102,16 +102,15 @@ impl Announcer<'_> {
         match &self.order.frames {
             Some(saved) => other_weights(saved.path(), "the codes were drawn", &saved.origin().model),
             None => {
-                let text = &self.order.request.lyrics;
-                if !text.contains('\n') && Path::new(text).is_file() {
+                let lyrics = &self.order.request.lyrics;
+                if !lyrics.contains('\n') && Path::new(lyrics).is_file() {
                     warnings.push(format!(
-                        "warning: the words are \"{text}\", a file's name; --lyrics-file reads the file"
+                        "warning: the words are \"{lyrics}\", a file's name; --lyrics-file reads the file"
                     ));
                 }
-                let lyrics = lyric_warnings(&self.order.request.lyrics);
-                warnings.extend(lyrics.iter().map(|warning| format!("warning: {warning}")));
+                warnings.extend(lyric_warnings(lyrics).iter().map(|warning| format!("warning: {warning}")));
                 let max_seconds = self.order.request.max_seconds.min(MAX_SECONDS);
-                warnings.extend(hints(&self.order.request.lyrics, max_seconds));
+                warnings.extend(hints(lyrics, max_seconds));
             }
         }
         warnings

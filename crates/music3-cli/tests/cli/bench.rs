@@ -86,6 +86,15 @@ fn times_a_song_by_its_stages() {
 
 #[test]
 #[cfg(feature = "flex")]
+fn reports_the_first_call_where_no_other_is_asked_for() {
+    let report = bench(&["condition", "--demo", "--frames", "3", "--backend", "flex", "--repeat", "0"]);
+    assert_whole(&report, 0);
+    let timings = &report["timings"];
+    assert_eq!(timings["per_call_seconds"]["median"], timings["first_call_seconds"]);
+}
+
+#[test]
+#[cfg(feature = "flex")]
 fn says_what_ran_and_not_what_was_asked_for() {
     let report = bench(&["dit", "--demo", "--latents", "3", "--backend", "flex", "--matmul", "tf32", "--reference"]);
     assert_eq!(report["path"], "plain");

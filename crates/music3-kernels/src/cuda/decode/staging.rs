@@ -87,8 +87,7 @@ pub(super) fn key_tiles(
     #[comptime] flash: Flash,
 ) -> Array<Pair> {
     let before = comptime!(part as u32 * flash.part_eights() + tile as u32 * 8 * flash.row_eights() + step as u32 * 2);
-    let start = (place + before) as usize;
-    definition.load_matrix::<Eights, Const<2>>(&staged.slice(start, start + 1), MatrixIdent::B, 4usize, false)
+    two_tiles(definition, staged, place + before, false)
 }
 
 /// The row of its matrix that a lane names in [`value_tiles`].
@@ -109,8 +108,14 @@ pub(super) fn value_tiles(
     #[comptime] flash: Flash,
 ) -> Array<Pair> {
     let before = comptime!(part as u32 * flash.part_eights() + step as u32 * 16 * flash.row_eights() + tile as u32);
-    let start = (place + before) as usize;
-    definition.load_matrix::<Eights, Const<2>>(&staged.slice(start, start + 1), MatrixIdent::B, 4usize, true)
+    two_tiles(definition, staged, place + before, true)
+}
+
+/// Four matrices, two registers of each of two tiles, whose rows the lanes name one by one.
+#[cube]
+fn two_tiles(definition: &Tiles, staged: &SharedMemory<Eights>, row: u32, #[comptime] transposed: bool) -> Array<Pair> {
+    let row = row as usize;
+    definition.load_matrix::<Eights, Const<2>>(&staged.slice(row, row + 1), MatrixIdent::B, 4usize, transposed)
 }
 
 /// One of two tiles that were loaded together.
