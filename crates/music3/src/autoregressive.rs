@@ -34,16 +34,13 @@ pub trait CodeSource {
 
     /// Returns the exponential numbers of all draws of a step, so that a device can draw by itself: first those of the
     /// end token and the semantic codes, then those of each of `residual_codebooks` codebooks of `codes` codes. `None`
-    /// from a source that must be asked for each code. Steps are asked for in order, at most one before it is begun.
+    /// from a source that must be asked for each code.
     fn exponentials(&mut self, _step: usize, _residual_codebooks: usize, _codes: usize) -> Option<Vec<f32>> {
         None
     }
 
     /// Says that the song ended with the semantic draw of `step`: whatever was drawn after that draw is taken back.
     fn ended(&mut self, _step: usize) {}
-
-    /// Says that there is no `step`: the numbers that were drawn for it are taken back.
-    fn unused(&mut self, _step: usize) {}
 }
 
 impl<T: CodeSource + ?Sized> CodeSource for &mut T {
@@ -61,10 +58,6 @@ impl<T: CodeSource + ?Sized> CodeSource for &mut T {
 
     fn ended(&mut self, step: usize) {
         (**self).ended(step);
-    }
-
-    fn unused(&mut self, step: usize) {
-        (**self).unused(step);
     }
 }
 
@@ -168,7 +161,6 @@ impl<B: Backend> AutoregressiveHalf<B> {
                 proceed(listener, Progress::Frame { frames: run.hiddens.len(), max_frames })?;
             }
         }
-        picker.finish();
         run.finish(finish)
     }
 

@@ -37,8 +37,6 @@ pub struct Picker<B: Backend, S> {
     /// What the device draws with in this step; `None` where the source is asked for each code.
     drawing: Option<Drawing<B>>,
     draws_on_device: bool,
-    /// A step's numbers, drawn before it begins.
-    ahead: Option<(usize, Vec<f32>)>,
 }
 
 /// A step's numbers and results on the device.
@@ -52,27 +50,15 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
     pub fn choose(decoder: &DepthDecoder<B>, source: S, listener: &dyn Listener<B>, device: &B::Device) -> Self {
         let sizes = Sizes { codebooks: decoder.num_codebooks(), codes: decoder.audio_vocab_size() };
         let draws_on_device = !listener.looks_at_logits() && decoder.width() == Width::Bf16 && can_draw::<B>(device);
-        Self {
-            source,
-            sizes,
-            device: device.clone(),
-            step: 0,
-            chosen: Vec::new(),
-            drawing: None,
-            draws_on_device,
-            ahead: None,
-        }
+        Self { source, sizes, device: device.clone(), step: 0, chosen: Vec::new(), drawing: None, draws_on_device }
     }
 
     /// Begins a step.
     pub fn begin(&mut self, step: usize) {
         self.step = step;
         self.chosen.clear();
-        let codebooks = self.sizes.codebooks;
-        let numbers = match self.ahead.take() {
-            Some((of, numbers)) if of == step => Some(numbers),
-            _ => self.numbers(step),
-        };
+        let Sizes { codebooks, codes } = self.sizes;
+        let numbers = if self.draws_on_device { self.source.exponentials(step, codebooks - 1, codes) } else { None };
         self.drawing = numbers.map(|numbers| {
             let len = numbers.len();
             let exponentials = Tensor::from_data(TensorData::new(numbers, [len]), (&self.device, DType::F32));
@@ -175,27 +161,10 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
         Tensor::from_data(TensorData::new(both, [ROWS, ids.len()]), &self.device)
     }
 
-    /// Returns a step's random numbers, where the device draws with them.
-    fn numbers(&mut self, step: usize) -> Option<Vec<f32>> {
-        let Sizes { codebooks, codes } = self.sizes;
-        if self.draws_on_device { self.source.exponentials(step, codebooks - 1, codes) } else { None }
-    }
-
-    /// Ends the choosing of a step: where the device drew, the codes begin their way back, and the next step's numbers
-    /// are drawn while it works.
+    /// Ends the choosing of a step: where the device drew, the codes begin their way back.
     pub fn end(&mut self) -> Option<PendingRead> {
         let Drawing { outcome, .. } = self.drawing.as_ref()?;
-        let pending = PendingRead::begin(outcome).expect("a device that draws can be read");
-        let next = self.step + 1;
-        self.ahead = self.numbers(next).map(|numbers| (next, numbers));
-        Some(pending)
-    }
-
-    /// Says that no step comes after the last one.
-    pub fn finish(&mut self) {
-        if let Some((step, _)) = self.ahead.take() {
-            self.source.unused(step);
-        }
+        Some(PendingRead::begin(outcome).expect("a device that draws can be read"))
     }
 
     /// Returns the codes of the step, c0 first, or `None` for the end token.
@@ -213,7 +182,6 @@ impl<B: Backend, S: CodeSource> Picker<B, S> {
         let [semantic, residual @ ..] = winners else { unreachable!("a frame has a semantic code") };
         let Some(semantic) = semantic.checked_sub(1).filter(|code| *code >= 0) else {
             self.source.ended(self.step);
-            self.ahead = None;
             return Ok(None);
         };
         let mut codes = vec![semantic as u32];

@@ -1,6 +1,6 @@
 //! The free replay: prompt, lyrics, length, steps and seed, and nothing else.
 
-use std::{cell::RefCell, rc::Rc};
+use std::sync::{Arc, Mutex};
 
 use burn::tensor::backend::Backend;
 use music3::{
@@ -160,7 +160,7 @@ fn draws_can_be_repeated<B: Backend>(replay: &Replay<'_, B>) -> Result<bool, Che
 }
 
 /// The exponentials of the last draw, by column of the row that was drawn from.
-type LastDraw = Rc<RefCell<Vec<(usize, f32)>>>;
+type LastDraw = Arc<Mutex<Vec<(usize, f32)>>>;
 
 /// Lets the last draw be looked at.
 #[derive(Clone)]
@@ -172,7 +172,7 @@ struct Recording {
 impl Randomness for Recording {
     fn exponential_columns(&mut self, row_len: usize, columns: &[usize]) -> Vec<f32> {
         let values = self.generator.exponential_columns(row_len, columns);
-        *self.last.borrow_mut() = columns.iter().copied().zip(values.iter().copied()).collect();
+        *self.last.lock().expect("no draw fails") = columns.iter().copied().zip(values.iter().copied()).collect();
         values
     }
 
@@ -234,7 +234,7 @@ impl Watched {
         let probabilities = sample_probabilities(draw.guided, SAMPLING_TOP_K);
         let quotient = |column: i64| {
             let index = usize::try_from((draw.index_of)(column)).ok()?;
-            let last = self.last.borrow();
+            let last = self.last.lock().expect("no draw fails");
             let (_, exponential) = last.iter().find(|(drawn, _)| *drawn as i64 == column)?;
             Some(f64::from(*probabilities.get(index)?) / f64::from(*exponential))
         };

@@ -153,8 +153,10 @@ fn depth<B: Backend>(builder: &mut Builder<'_, B>, seed: u64) -> Result<Work<'st
         step += 1;
         let mut pick = |codebook, logits| picker.residual(codebook, logits, &mut ());
         depth_frame(&module, &mut cache, last_hidden.clone(), embedding.clone(), &mut pick)?;
-        let pending = picker.end();
-        picker.codes(pending)?;
+        // A frame without a semantic code is no whole frame, so the picker would take it for the song's end.
+        if let Some(pending) = picker.end() {
+            pending.wait().map_err(Failure::run)?;
+        }
         Ok(Outcome::default())
     };
     let what = serde_json::json!({
@@ -217,6 +219,8 @@ fn song<B: Backend>(builder: &mut Builder<'_, B>, args: &SongArgs) -> Result<Wor
         let mut start = Instant::now();
         let mut ended = |stage: Stage| -> Result<(), Failure> {
             finish::<B>(&device)?;
+            // As between the stages of a song whose modules come and go.
+            B::memory_cleanup(&device);
             stages.push(StageTime { stage, seconds: start.elapsed().as_secs_f64() });
             start = Instant::now();
             Ok(())
