@@ -6,7 +6,7 @@ use half::bf16;
 use super::{
     heads::prepared,
     linear::PLANE,
-    packed::{Eight, LOWEST, first, second},
+    packed::{Eight, first, second},
     tiles::{Attended, Running, add_tiles, join_planes},
 };
 
@@ -17,7 +17,9 @@ use super::{
 /// `queries` `[batch, tokens, key_value·group, head_dim]`; `keys` twice, as eights for heads that divide into them; the
 /// result goes to `out` in the queries' shape where `whole`, else maximum and sum to `statistics` `[places, group, 2]` and
 /// the weighted sums to `partial` `[places, group, head_dim]`, where a place is a position, a key head and a part.
-#[cube(launch)]
+///
+/// To be launched with tensors of these shapes only: nothing is checked.
+#[cube(launch_unchecked)]
 pub(super) fn attend(
     queries: &Array<u32>,
     keys: &Array<Eight>,
@@ -75,7 +77,9 @@ pub(super) struct Newest {
 /// cache. Nobody reads them from there: that cube's first plane begins with them.
 ///
 /// `projected_…` `[batch, heads·head_dim]`, tables `[head_dim]`; `stored_…` are `keys` and `values` again, to be written.
-#[cube(launch)]
+///
+/// To be launched with tensors of these shapes only: nothing is checked.
+#[cube(launch_unchecked)]
 pub(super) fn attend_newest(
     projected_query: &Array<bf16>,
     projected_key: &Array<bf16>,
@@ -218,8 +222,16 @@ fn stage_head(
     }
 }
 
-/// Joins the parts of the context; one plane works on one head of one position.
-#[cube(launch)]
+/// Parts that a context may have: a lane holds the shares of two.
+pub(super) const MAX_PARTS: u32 = 2 * PLANE;
+
+/// Parts whose values are loaded at once.
+const PARTS_AT_ONCE: u32 = 8;
+
+/// Joins the parts of the context; one plane works on as many values of one head of one position as it has lanes.
+///
+/// To be launched with buffers of these shapes only: nothing is checked.
+#[cube(launch_unchecked)]
 pub(super) fn join_parts(
     partial: &Array<f32>,
     statistics: &Array<f32>,
@@ -229,28 +241,52 @@ pub(super) fn join_parts(
     #[comptime] group: u32,
     #[comptime] head_dim: u32,
 ) {
-    let place = CUBE_POS_X * CUBE_DIM_Y + UNIT_POS_Y;
+    let planes = comptime!(head_dim.div_ceil(PLANE));
+    let task = CUBE_POS_X * CUBE_DIM_Y + UNIT_POS_Y;
+    let place = task / planes;
     if place < places {
         // `place` counts positions and query heads; members of a group lie next to each other within a part.
-        let member = place % group;
-        let shared = place / group;
-        let mut highest = f32::new(LOWEST);
-        for part in 0..parts {
-            let index = (shared * parts + part) * group + member;
-            highest = max(highest, statistics[(2 * index) as usize]);
-        }
-        let mut all = 0.0f32;
-        for part in 0..parts {
-            let index = (shared * parts + part) * group + member;
-            all += statistics[(2 * index + 1) as usize] * f32::exp(statistics[(2 * index) as usize] - highest);
-        }
-        for value in range_stepped(UNIT_POS_X, head_dim, PLANE) {
-            let mut sum = 0.0f32;
-            for part in 0..parts {
-                let index = (shared * parts + part) * group + member;
-                let share = f32::exp(statistics[(2 * index) as usize] - highest);
-                sum += partial[(index * head_dim + value) as usize] * share;
+        let first = place / group * parts * group + place % group;
+        // 1. What each part weighs: a lane looks at two.
+        let mut maxima = Array::<f32>::new(2usize);
+        let mut totals = Array::<f32>::new(2usize);
+        #[unroll]
+        for turn in 0..2u32 {
+            let part = UNIT_POS_X + turn * PLANE;
+            let index = first + min(part, parts - 1) * group;
+            maxima[turn as usize] = statistics[(2 * index) as usize];
+            totals[turn as usize] = statistics[(2 * index + 1) as usize];
+            if part >= parts {
+                totals[turn as usize] = 0.0f32;
             }
+        }
+        let highest = plane_max(max(maxima[0], maxima[1]));
+        let (share_a, share_b) = (f32::exp(maxima[0] - highest), f32::exp(maxima[1] - highest));
+        let all = plane_sum(totals[0] * share_a + totals[1] * share_b);
+        // 2. The weighted values.
+        let value = task % planes * PLANE + UNIT_POS_X;
+        let column = min(value, comptime!(head_dim - 1));
+        let mut sum = 0.0f32;
+        for base in range_stepped(0u32, parts, PARTS_AT_ONCE) {
+            let mut loaded = Array::<f32>::new(comptime!(PARTS_AT_ONCE as usize));
+            #[unroll]
+            for ahead in 0..PARTS_AT_ONCE {
+                let index = first + min(base + ahead, parts - 1) * group;
+                loaded[ahead as usize] = partial[(index * head_dim + column) as usize];
+            }
+            let mut share = share_a;
+            if base >= PLANE {
+                share = share_b;
+            }
+            #[unroll]
+            for ahead in 0..PARTS_AT_ONCE {
+                let share = plane_shuffle(share, (base + ahead) % PLANE);
+                if base + ahead < parts {
+                    sum += loaded[ahead as usize] * share;
+                }
+            }
+        }
+        if value < head_dim {
             out[(place * head_dim + value) as usize] = bf16::cast_from(sum / all);
         }
     }

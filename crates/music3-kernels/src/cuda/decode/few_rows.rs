@@ -75,6 +75,11 @@ impl Rows {
         (self.inner / EIGHT) as u32
     }
 
+    /// Returns whole rows as a stretch, with so many loads of a lane in flight.
+    fn stretch(&self, unroll: u32) -> Stretch {
+        Stretch { rows: self.rows as u32, eights: self.eights(), len: self.eights(), unroll }
+    }
+
     /// Returns a bf16 output `[…, outputs]`.
     pub(super) fn output(&self, outputs: usize) -> CudaTensor {
         let mut shape = self.x.meta.shape().to_vec();
@@ -93,27 +98,28 @@ pub(super) fn matrix(weight: CudaTensor, inner: usize) -> Option<(CudaTensor, us
 pub(super) fn normed_linears(rows: &Rows, norm: &Norm, weights: [CudaTensor; 3], outs: &[CudaTensor; 3]) {
     let outputs = outs.each_ref().map(|out| elements(out) as u32 / rows.rows as u32);
     let ([a, b, c], [out_a, out_b, out_c]) = (weights.each_ref(), outs.each_ref());
-    linear::normed_linears::launch::<CudaRuntime>(
-        &out_a.client,
-        CubeCount::new_1d(normalising_cubes(outputs.iter().sum())),
-        CubeDim::new_1d(PLANES * PLANE),
-        words(&rows.x),
-        words(&norm.weight),
-        words(a),
-        words(b),
-        words(c),
-        halves(out_a),
-        halves(out_b),
-        halves(out_c),
-        norm.eps,
-        outputs[0],
-        outputs[1],
-        outputs[2],
-        rows.rows as u32,
-        rows.eights(),
-        PLANES,
-        unroll(rows.eights()),
-    );
+    // SAFETY: `matrix`, `Rows` and `Norm::checked` have made sure of shapes, and the outputs are new.
+    unsafe {
+        linear::normed_linears::launch_unchecked::<CudaRuntime>(
+            &out_a.client,
+            CubeCount::new_1d(normalising_cubes(outputs.iter().sum())),
+            CubeDim::new_1d(PLANES * PLANE),
+            words(&rows.x),
+            words(&norm.weight),
+            words(a),
+            words(b),
+            words(c),
+            halves(out_a),
+            halves(out_b),
+            halves(out_c),
+            norm.eps,
+            outputs[0],
+            outputs[1],
+            outputs[2],
+            rows.stretch(unroll(rows.eights())),
+            PLANES,
+        );
+    }
 }
 
 /// RMSNorm, then `silu(gate) · up`: `[…, inner]` → `[…, outputs]`.
@@ -125,23 +131,24 @@ pub(in super::super) fn gated(x: CudaTensor, norm: Norm, gate: CudaTensor, up: C
         return None;
     }
     let out = rows.output(outputs);
-    linear::normed_gated::launch::<CudaRuntime>(
-        &out.client,
-        CubeCount::new_1d(normalising_cubes(outputs as u32)),
-        CubeDim::new_1d(PLANES * PLANE),
-        words(&rows.x),
-        words(&norm.weight),
-        words(&gate),
-        words(&up),
-        halves(&out),
-        norm.eps,
-        outputs as u32,
-        rows.rows as u32,
-        rows.eights(),
-        PLANES,
-        // Two rows of weights are loaded at once.
-        4,
-    );
+    // SAFETY: as above.
+    unsafe {
+        linear::normed_gated::launch_unchecked::<CudaRuntime>(
+            &out.client,
+            CubeCount::new_1d(normalising_cubes(outputs as u32)),
+            CubeDim::new_1d(PLANES * PLANE),
+            words(&rows.x),
+            words(&norm.weight),
+            words(&gate),
+            words(&up),
+            halves(&out),
+            norm.eps,
+            outputs as u32,
+            // Two rows of weights are loaded at once.
+            rows.stretch(4),
+            PLANES,
+        );
+    }
     Some(out)
 }
 
@@ -167,19 +174,22 @@ pub(in super::super) fn linear_added(
     let residual = residual.map_or_else(|| out.clone(), into_contiguous);
     let stretches = stretches(outputs, rows.eights());
     let len = rows.eights() / stretches;
-    linear::linear_added::launch::<CudaRuntime>(
-        &out.client,
-        CubeCount::new_1d((outputs as u32 * stretches).div_ceil(PLANES)),
-        CubeDim::new_1d(PLANES * PLANE),
-        words(&rows.x),
-        words(&weight),
-        halves(&residual),
-        halves(&out),
-        outputs as u32,
-        adds,
-        Stretch { rows: rows.rows as u32, eights: rows.eights(), len, unroll: unroll(len) },
-        PLANES,
-    );
+    // SAFETY: as above; the residual has as many rows as are read of it.
+    unsafe {
+        linear::linear_added::launch_unchecked::<CudaRuntime>(
+            &out.client,
+            CubeCount::new_1d((outputs as u32 * stretches).div_ceil(PLANES)),
+            CubeDim::new_1d(PLANES * PLANE),
+            words(&rows.x),
+            words(&weight),
+            halves(&residual),
+            halves(&out),
+            outputs as u32,
+            adds,
+            Stretch { len, ..rows.stretch(unroll(len)) },
+            PLANES,
+        );
+    }
     Some(out)
 }
 

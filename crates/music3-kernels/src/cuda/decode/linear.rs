@@ -24,6 +24,43 @@ pub(super) struct Stretch {
     pub(super) unroll: u32,
 }
 
+impl Stretch {
+    /// Returns how many eights the loads of all lanes take at once.
+    fn step(self) -> u32 {
+        PLANE * self.unroll
+    }
+
+    /// Returns how many eights are taken in whole steps.
+    fn whole(self) -> u32 {
+        self.len / self.step() * self.step()
+    }
+}
+
+/// Loads a lane's eights of a step, which begins at `start`.
+#[cube]
+fn load(weight: &Slice<Eight>, start: usize, loaded: &mut Array<Eight>, #[comptime] unroll: u32) {
+    #[unroll]
+    for turn in 0..unroll {
+        loaded[turn as usize] = weight[start + (turn * PLANE + UNIT_POS_PLANE) as usize];
+    }
+}
+
+/// Adds the products of what was loaded of a step with every row of `x` from `x_start` on to `sums`, lane by lane.
+#[cube]
+fn add_loaded(
+    loaded: &Array<Eight>,
+    x: &Slice<Eight>,
+    x_start: u32,
+    sums: &mut Array<f32>,
+    #[comptime] stretch: Stretch,
+) {
+    #[unroll]
+    for turn in 0..stretch.unroll {
+        let index = (x_start + turn * PLANE + UNIT_POS_PLANE) as usize;
+        add_eight(loaded[turn as usize], x, index, sums, comptime!(stretch.rows), comptime!(stretch.eights));
+    }
+}
+
 /// Adds the products of a stretch of weights, which begins at `start`, with every row of `x` from `x_start` on to `sums`, lane by
 /// lane.
 #[cube]
@@ -36,19 +73,11 @@ fn add_products(
     #[comptime] stretch: Stretch,
 ) {
     let (rows, eights, len) = comptime!((stretch.rows, stretch.eights, stretch.len));
-    let step = comptime!(PLANE * stretch.unroll);
-    let whole = comptime!(len / step * step);
+    let (step, whole) = comptime!((stretch.step(), stretch.whole()));
+    let mut loaded = Array::<Eight>::new(comptime!(stretch.unroll as usize));
     for base in range_stepped(0u32, whole, step) {
-        let mut loaded = Array::<Eight>::new(comptime!(stretch.unroll as usize));
-        #[unroll]
-        for turn in 0..stretch.unroll {
-            loaded[turn as usize] = weight[start + (base + turn * PLANE + UNIT_POS_PLANE) as usize];
-        }
-        #[unroll]
-        for turn in 0..stretch.unroll {
-            let index = (x_start + base + turn * PLANE + UNIT_POS_PLANE) as usize;
-            add_eight(loaded[turn as usize], x, index, sums, rows, eights);
-        }
+        load(weight, start + base as usize, &mut loaded, comptime!(stretch.unroll));
+        add_loaded(&loaded, x, x_start + base, sums, stretch);
     }
     let mut index = whole + UNIT_POS_PLANE;
     while index < len {
@@ -115,7 +144,9 @@ fn stage_normalised(
 }
 
 /// RMSNorm of many rows, one a cube.
-#[cube(launch)]
+///
+/// To be launched with contiguous tensors of these shapes only: nothing is checked.
+#[cube(launch_unchecked)]
 pub(super) fn normalise(
     x: &Array<Eight>,
     norm: &Array<Eight>,
@@ -172,8 +203,36 @@ fn normalised_eight(values: Eight, weights: Eight, scale: f32) -> Eight {
     result
 }
 
-/// RMSNorm, then three products with the same rows, each into an output of its own.
-#[cube(launch)]
+/// Three matrices one below the other, and how many rows each has.
+#[derive(CubeType)]
+struct Stacked {
+    a: Slice<Eight>,
+    b: Slice<Eight>,
+    c: Slice<Eight>,
+    rows_a: u32,
+    rows_b: u32,
+}
+
+#[cube]
+impl Stacked {
+    /// Loads a lane's eights of a step of row `row`, which begins at `start` within it.
+    fn load(&self, row: u32, start: u32, loaded: &mut Array<Eight>, #[comptime] eights: u32, #[comptime] unroll: u32) {
+        let below_a = row - self.rows_a;
+        if row < self.rows_a {
+            load(&self.a, (row * eights + start) as usize, loaded, unroll);
+        } else if below_a < self.rows_b {
+            load(&self.b, (below_a * eights + start) as usize, loaded, unroll);
+        } else {
+            load(&self.c, ((below_a - self.rows_b) * eights + start) as usize, loaded, unroll);
+        }
+    }
+}
+
+/// RMSNorm, then three products with the same rows, each into an output of its own. The first weights of an output are loaded
+/// before the rows are normalised, or before the sums of the output before it are added up.
+///
+/// To be launched with contiguous tensors of these shapes only: nothing is checked.
+#[cube(launch_unchecked)]
 pub(super) fn normed_linears(
     x: &Array<Eight>,
     norm: &Array<Eight>,
@@ -187,33 +246,58 @@ pub(super) fn normed_linears(
     outputs_a: u32,
     outputs_b: u32,
     outputs_c: u32,
-    #[comptime] rows: u32,
-    #[comptime] eights: u32,
+    #[comptime] stretch: Stretch,
     #[comptime] planes: u32,
-    #[comptime] unroll: u32,
 ) {
+    let (rows, eights) = comptime!((stretch.rows, stretch.eights));
+    let (step, whole) = comptime!((stretch.step(), stretch.whole()));
+    let weights = Stacked {
+        a: weight_a.to_slice(),
+        b: weight_b.to_slice(),
+        c: weight_c.to_slice(),
+        rows_a: outputs_a,
+        rows_b: outputs_b,
+    };
+    let outputs = outputs_a + outputs_b + outputs_c;
+    let mut output = CUBE_POS_X * planes + PLANE_POS;
+    let mut loaded = Array::<Eight>::new(comptime!(stretch.unroll as usize));
+    let mut single = Array::<Eight>::new(1usize);
+    if comptime!(whole > 0) {
+        weights.load(min(output, outputs - 1), 0u32, &mut loaded, eights, comptime!(stretch.unroll));
+    }
     let mut staged = SharedMemory::<Eight>::new(comptime!((rows * eights) as usize));
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
     stage_normalised(x, norm, eps, &mut staged, &mut scratch, rows, eights, planes);
     let values = staged.to_slice();
-    let stretch = comptime!(Stretch { rows, eights, len: eights, unroll });
-    let outputs = outputs_a + outputs_b + outputs_c;
-    let mut output = CUBE_POS_X * planes + PLANE_POS;
     while output < outputs {
         let mut sums = zeros(rows);
+        if comptime!(whole > 0) {
+            add_loaded(&loaded, &values, 0u32, &mut sums, stretch);
+        }
+        for base in range_stepped(step, whole, step) {
+            weights.load(output, base, &mut loaded, eights, comptime!(stretch.unroll));
+            add_loaded(&loaded, &values, base, &mut sums, stretch);
+        }
+        // What is left of a row is less than a step.
+        for start in range_stepped(whole, eights, PLANE) {
+            if start + UNIT_POS_PLANE < eights {
+                weights.load(output, start, &mut single, eights, 1u32);
+                let index = (start + UNIT_POS_PLANE) as usize;
+                add_eight(single[0], &values, index, &mut sums, rows, eights);
+            }
+        }
+        let next = output + CUBE_COUNT_X * planes;
+        if comptime!(whole > 0) && next < outputs {
+            weights.load(next, 0u32, &mut loaded, eights, comptime!(stretch.unroll));
+        }
         if output < outputs_a {
-            add_products(&weight_a.to_slice(), (output * eights) as usize, &values, 0u32, &mut sums, stretch);
             write_sums(&sums, out_a, output, outputs_a, rows);
         } else if output < outputs_a + outputs_b {
-            let output = output - outputs_a;
-            add_products(&weight_b.to_slice(), (output * eights) as usize, &values, 0u32, &mut sums, stretch);
-            write_sums(&sums, out_b, output, outputs_b, rows);
+            write_sums(&sums, out_b, output - outputs_a, outputs_b, rows);
         } else {
-            let output = output - outputs_a - outputs_b;
-            add_products(&weight_c.to_slice(), (output * eights) as usize, &values, 0u32, &mut sums, stretch);
-            write_sums(&sums, out_c, output, outputs_c, rows);
+            write_sums(&sums, out_c, output - outputs_a - outputs_b, outputs_c, rows);
         }
-        output += CUBE_COUNT_X * planes;
+        output = next;
     }
 }
 
@@ -229,8 +313,11 @@ fn write_sums(sums: &Array<f32>, out: &mut Array<bf16>, output: u32, outputs: u3
     }
 }
 
-/// RMSNorm, then `silu(gate) · up`: the products, `silu` and the last product each round.
-#[cube(launch)]
+/// RMSNorm, then `silu(gate) · up`: the products, `silu` and the last product each round. Weights are loaded ahead as in
+/// [`normed_linears`], those of both products side by side.
+///
+/// To be launched with contiguous tensors of these shapes only: nothing is checked.
+#[cube(launch_unchecked)]
 pub(super) fn normed_gated(
     x: &Array<Eight>,
     norm: &Array<Eight>,
@@ -239,44 +326,48 @@ pub(super) fn normed_gated(
     out: &mut Array<bf16>,
     eps: f32,
     outputs: u32,
-    #[comptime] rows: u32,
-    #[comptime] eights: u32,
+    #[comptime] stretch: Stretch,
     #[comptime] planes: u32,
-    #[comptime] unroll: u32,
 ) {
+    let (rows, eights) = comptime!((stretch.rows, stretch.eights));
+    let (step, whole, unroll) = comptime!((stretch.step(), stretch.whole(), stretch.unroll));
+    let (gate, up) = (gate.to_slice(), up.to_slice());
+    let mut output = CUBE_POS_X * planes + PLANE_POS;
+    let mut gate_loaded = Array::<Eight>::new(comptime!(unroll as usize));
+    let mut up_loaded = Array::<Eight>::new(comptime!(unroll as usize));
+    if comptime!(whole > 0) {
+        let start = (min(output, outputs - 1) * eights) as usize;
+        load(&gate, start, &mut gate_loaded, unroll);
+        load(&up, start, &mut up_loaded, unroll);
+    }
     let mut staged = SharedMemory::<Eight>::new(comptime!((rows * eights) as usize));
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
     stage_normalised(x, norm, eps, &mut staged, &mut scratch, rows, eights, planes);
     let values = staged.to_slice();
-    let mut output = CUBE_POS_X * planes + PLANE_POS;
     while output < outputs {
         let mut gates = zeros(rows);
         let mut ups = zeros(rows);
-        // Side by side, so that both rows' loads are in flight together.
+        if comptime!(whole > 0) {
+            add_loaded(&gate_loaded, &values, 0u32, &mut gates, stretch);
+            add_loaded(&up_loaded, &values, 0u32, &mut ups, stretch);
+        }
         let start = (output * eights) as usize;
-        let step = comptime!(PLANE * unroll);
-        let whole = comptime!(eights / step * step);
-        for base in range_stepped(0u32, whole, step) {
-            let mut gate_loaded = Array::<Eight>::new(comptime!(unroll as usize));
-            let mut up_loaded = Array::<Eight>::new(comptime!(unroll as usize));
-            #[unroll]
-            for turn in 0..unroll {
-                let index = start + (base + turn * PLANE + UNIT_POS_PLANE) as usize;
-                gate_loaded[turn as usize] = gate[index];
-                up_loaded[turn as usize] = up[index];
-            }
-            #[unroll]
-            for turn in 0..unroll {
-                let index = (base + turn * PLANE + UNIT_POS_PLANE) as usize;
-                add_eight(gate_loaded[turn as usize], &values, index, &mut gates, rows, eights);
-                add_eight(up_loaded[turn as usize], &values, index, &mut ups, rows, eights);
-            }
+        for base in range_stepped(step, whole, step) {
+            load(&gate, start + base as usize, &mut gate_loaded, unroll);
+            load(&up, start + base as usize, &mut up_loaded, unroll);
+            add_loaded(&gate_loaded, &values, base, &mut gates, stretch);
+            add_loaded(&up_loaded, &values, base, &mut ups, stretch);
         }
         let mut index = whole + UNIT_POS_PLANE;
         while index < eights {
             add_eight(gate[start + index as usize], &values, index as usize, &mut gates, rows, eights);
             add_eight(up[start + index as usize], &values, index as usize, &mut ups, rows, eights);
             index += PLANE;
+        }
+        let next = output + CUBE_COUNT_X * planes;
+        if comptime!(whole > 0) && next < outputs {
+            load(&gate, (next * eights) as usize, &mut gate_loaded, unroll);
+            load(&up, (next * eights) as usize, &mut up_loaded, unroll);
         }
         #[unroll]
         for row in 0..rows {
@@ -287,7 +378,7 @@ pub(super) fn normed_gated(
                 out[(row * outputs + output) as usize] = bf16::cast_from(silu * up);
             }
         }
-        output += CUBE_COUNT_X * planes;
+        output = next;
     }
 }
 
@@ -311,7 +402,9 @@ impl Adds {
 
 /// A product, rounded, to which `residual` is added, rounded again, where there is one. So many planes as a row has stretches
 /// share an output; their sums are added in order.
-#[cube(launch)]
+///
+/// To be launched with contiguous tensors of these shapes only: nothing is checked.
+#[cube(launch_unchecked)]
 pub(super) fn linear_added(
     x: &Array<Eight>,
     weight: &Array<Eight>,

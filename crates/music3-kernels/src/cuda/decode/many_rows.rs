@@ -234,16 +234,19 @@ pub(in super::super) fn normalise(x: CudaTensor, norm: Norm) -> Option<CudaTenso
     let norm = norm.checked(inner)?;
     let out = empty(&x, shape.to_vec(), DType::BF16);
     let x = into_contiguous(x);
-    linear::normalise::launch::<CudaRuntime>(
-        &out.client,
-        CubeCount::new_1d(rows as u32),
-        CubeDim::new_1d(PLANES * PLANE),
-        words(&x),
-        words(&norm.weight),
-        words(&out),
-        norm.eps,
-        (inner / EIGHT) as u32,
-        PLANES,
-    );
+    // SAFETY: a cube stays in its row, and both tensors have as many rows as there are cubes.
+    unsafe {
+        linear::normalise::launch_unchecked::<CudaRuntime>(
+            &out.client,
+            CubeCount::new_1d(rows as u32),
+            CubeDim::new_1d(PLANES * PLANE),
+            words(&x),
+            words(&norm.weight),
+            words(&out),
+            norm.eps,
+            (inner / EIGHT) as u32,
+            PLANES,
+        );
+    }
     Some(out)
 }

@@ -25,7 +25,7 @@ const MAX_ATTENDING_PLANES: usize = 4;
 /// Keys that one cube takes at least, and parts of the context at most.
 const PART_KEYS: usize = MAX_ATTENDING_PLANES * PLANE as usize;
 
-const MAX_PARTS: usize = 64;
+const MAX_PARTS: usize = attention::MAX_PARTS as usize;
 
 /// Values a head may have: more do not fit a plane's registers.
 const MAX_HEAD_DIM: usize = 256;
@@ -133,33 +133,36 @@ pub(in super::super) fn attend_newest(
     let (tables, eps) = tables(preparation.as_ref(), query);
     let [query_norm, key_norm, cosines, sines] = tables;
     let buffers = parted.buffers(query);
-    attention::attend_newest::launch::<CudaRuntime>(
-        &query.client,
-        parted.cubes(),
-        CubeDim::new_2d(PLANE, parted.planes()),
-        halves(query),
-        halves(key),
-        halves(value),
-        query_norm,
-        key_norm,
-        cosines,
-        sines,
-        words(&cache.keys),
-        words(&cache.keys),
-        words(&cache.values),
-        halves(&cache.keys),
-        halves(&cache.values),
-        halves(&buffers.out),
-        array(&buffers.partial, buffers.lens[0]),
-        array(&buffers.statistics, buffers.lens[1]),
-        eps,
-        parted.root_scale(),
-        cache.position as u32,
-        geometry.capacity as u32,
-        parted.len as u32,
-        parted.parts as u32,
-        attention::Newest { sizes: parted.attended(), prepared: preparation.is_some() },
-    );
+    // SAFETY: `Geometry::new`, `Preparation::checked` and `project` have compared shapes; buffers and parts are `Parted`'s.
+    unsafe {
+        attention::attend_newest::launch_unchecked::<CudaRuntime>(
+            &query.client,
+            parted.cubes(),
+            CubeDim::new_2d(PLANE, parted.planes()),
+            halves(query),
+            halves(key),
+            halves(value),
+            query_norm,
+            key_norm,
+            cosines,
+            sines,
+            words(&cache.keys),
+            words(&cache.keys),
+            words(&cache.values),
+            halves(&cache.keys),
+            halves(&cache.values),
+            halves(&buffers.out),
+            array(&buffers.partial, buffers.lens[0]),
+            array(&buffers.statistics, buffers.lens[1]),
+            eps,
+            parted.root_scale(),
+            cache.position as u32,
+            geometry.capacity as u32,
+            parted.len as u32,
+            parted.parts as u32,
+            attention::Newest { sizes: parted.attended(), prepared: preparation.is_some() },
+        );
+    }
     Some(parted.joined(buffers))
 }
 
@@ -264,24 +267,27 @@ pub(in super::super) fn attend(queries: CudaTensor, cache: &Cache) -> Option<Cud
     let queries = into_contiguous(queries);
     let parted = Parted::new(&geometry, cache.position);
     let buffers = parted.buffers(&queries);
-    attention::attend::launch::<CudaRuntime>(
-        &queries.client,
-        parted.cubes(),
-        CubeDim::new_2d(PLANE, parted.planes()),
-        words(&queries),
-        words(&cache.keys),
-        words(&cache.keys),
-        words(&cache.values),
-        halves(&buffers.out),
-        array(&buffers.partial, buffers.lens[0]),
-        array(&buffers.statistics, buffers.lens[1]),
-        parted.root_scale(),
-        cache.position as u32,
-        geometry.capacity as u32,
-        parted.len as u32,
-        parted.parts as u32,
-        parted.attended(),
-    );
+    // SAFETY: as for the newest position.
+    unsafe {
+        attention::attend::launch_unchecked::<CudaRuntime>(
+            &queries.client,
+            parted.cubes(),
+            CubeDim::new_2d(PLANE, parted.planes()),
+            words(&queries),
+            words(&cache.keys),
+            words(&cache.keys),
+            words(&cache.values),
+            halves(&buffers.out),
+            array(&buffers.partial, buffers.lens[0]),
+            array(&buffers.statistics, buffers.lens[1]),
+            parted.root_scale(),
+            cache.position as u32,
+            geometry.capacity as u32,
+            parted.len as u32,
+            parted.parts as u32,
+            parted.attended(),
+        );
+    }
     Some(parted.joined(buffers))
 }
 
@@ -362,18 +368,22 @@ impl Parted {
     fn joined(&self, buffers: Buffers) -> CudaTensor {
         let Buffers { out, partial, statistics, lens } = buffers;
         if self.parts > 1 {
-            attention::join_parts::launch::<CudaRuntime>(
-                &out.client,
-                CubeCount::new_1d((self.places() as u32).div_ceil(PLANES)),
-                CubeDim::new_2d(PLANE, PLANES),
-                array(&partial, lens[0]),
-                array(&statistics, lens[1]),
-                halves(&out),
-                self.parts as u32,
-                self.places() as u32,
-                self.group() as u32,
-                self.geometry.head_dim as u32,
-            );
+            let head_dim = self.geometry.head_dim as u32;
+            // SAFETY: the buffers are as long as places and parts say, and more parts there are not.
+            unsafe {
+                attention::join_parts::launch_unchecked::<CudaRuntime>(
+                    &out.client,
+                    CubeCount::new_1d((self.places() as u32 * head_dim.div_ceil(PLANE)).div_ceil(PLANES)),
+                    CubeDim::new_2d(PLANE, PLANES),
+                    array(&partial, lens[0]),
+                    array(&statistics, lens[1]),
+                    halves(&out),
+                    self.parts as u32,
+                    self.places() as u32,
+                    self.group() as u32,
+                    head_dim,
+                );
+            }
         }
         out
     }
