@@ -12,10 +12,15 @@
 #   bench        music3 bench: every part, at the shapes of the table of speeds
 #   upstream     upstream_speed.py: the same of upstream
 #   full_scale   full_scale.sh: whole runs at the published sizes, beside upstream
-#   songs        music3 bench song: 10 s three times, 60 s once, in every mode
-#   upstream_songs  upstream_speed.py: the same of upstream
+#   songs_bf16, songs_mixed
+#                music3 bench song: 10 s three times, 60 s once, with the GPU's memory
+#   upstream_songs_bf16, upstream_songs_mixed
+#                upstream_speed.py: the same of upstream
 #   staged       music3 generate: a song of 60 s from the files, with the GPU's memory
-#   curves       speed_curves.py: a step by context, songs by length
+#   context      speed_curves.py: a step by context
+#   lengths      speed_curves.py: songs by length
+#   kernels      kernel_times.py: every kernel of the autoregressive half by itself, with Nsight Compute
+#   memory       too_little_memory.py: errors where the GPU's memory does not suffice
 #
 # Every command has a time limit of its own. The exit code is the worst of them.
 #
@@ -28,7 +33,8 @@ fi
 music3=$1 python=$2 work=$3 reports=$4
 shift 4
 here=$(cd "$(dirname "$0")" && pwd)
-steps=${*:-check reference dit bench upstream full_scale songs upstream_songs staged curves}
+steps=${*:-check reference dit bench upstream full_scale songs_bf16 upstream_songs_bf16 songs_mixed upstream_songs_mixed staged
+    memory context lengths kernels}
 backend=${BACKEND:-cuda} repeat=${REPEAT:-20} dims=${DIMS:-published}
 # The port's smallest dimensions have another name.
 if [ "$dims" = tiny ]; then random=demo; else random=$dims; fi
@@ -48,14 +54,28 @@ bench() {
 
 # song SECONDS REPEAT PRECISION MATMUL
 song() {
-    timed "song_$1_$3_$4" 400 "$music3" bench song --seconds "$1" --repeat "$2" --warmup 0 --random "$random" \
+    timed "song_$1_$3_$4" 400 $watch "$music3" bench song --seconds "$1" --repeat "$2" --warmup 0 --random "$random" \
         --backend "$backend" --precision "$3" --matmul "$4"
 }
 
-# upstream_song SECONDS SONGS
+# songs PRECISION MATMUL
+songs() {
+    song 10 3 "$1" "$2"
+    song "${LONG:-60}" 0 "$1" "$2"
+}
+
+# upstream_song SECONDS SONGS PRECISION
 upstream_song() {
-    timed "upstream_song_$1" 580 "$python" "$here/upstream_speed.py" song --model "$work/checkpoint" --seconds "$1" \
-        --songs "$2" --dims "$dims" --device "${DEVICE:-cuda}"
+    timed "upstream_song_$1_$3" 500 "$python" "$here/upstream_speed.py" song --model "$work/checkpoint" --seconds "$1" \
+        --songs "$2" --precisions "$3" --dims "$dims" --device "${DEVICE:-cuda}"
+}
+
+# kernels NAME KERNELS COUNT BENCH...
+kernels() {
+    kernels_name=$1 kernels_of=$2 kernels_count=$3
+    shift 3
+    timed "kernels_$kernels_name" 200 "$python" "$here/kernel_times.py" --kernels "$kernels_of" --count "$kernels_count" \
+        "$music3" "$@" --backend "$backend"
 }
 
 # staged PRECISION MATMUL
@@ -96,25 +116,39 @@ for step in $steps; do
             timed "reference_$tune" 100 "$python" "$here/same_codes.py" "$music3" "$work" --demo "$tune" --backend "$backend"
         done
         ;;
-    songs)
-        for mode in "bf16 strict" "mixed strict" "mixed split" "mixed tf32"; do
-            song 10 3 $mode
-            song "${LONG:-60}" 0 $mode
+    songs_bf16)
+        songs bf16 strict
+        ;;
+    songs_mixed)
+        for matmul in strict split tf32; do
+            songs mixed "$matmul"
         done
         ;;
-    upstream_songs)
-        upstream_song 10 3
-        upstream_song "${LONG:-60}" 1
+    upstream_songs_bf16 | upstream_songs_mixed)
+        upstream_song 10 3 "${step##*_}"
+        upstream_song "${LONG:-60}" 1 "${step##*_}"
         ;;
     staged)
         for mode in "bf16 strict" "mixed strict" "mixed tf32"; do
             staged $mode
         done
         ;;
-    curves)
-        timed curve_context 200 "$python" "$here/speed_curves.py" context "$music3" "$reports/context.svg" --backend "$backend"
-        timed curve_songs 500 "$python" "$here/speed_curves.py" songs "$music3" "$reports/songs.svg" --backend "$backend" \
+    memory)
+        timed memory 200 "$python" "$here/too_little_memory.py" "$music3" "$work/checkpoint"
+        ;;
+    context)
+        timed context 200 "$python" "$here/speed_curves.py" context "$music3" "$reports/context.svg" --backend "$backend"
+        ;;
+    lengths)
+        timed lengths 500 "$python" "$here/speed_curves.py" songs "$music3" "$reports/songs.svg" --backend "$backend" \
             --precision bf16
+        ;;
+    kernels)
+        step_kernels="normed_|attend|join_parts|linear_added|draw"
+        kernels lm_512 "$step_kernels" 400 lm --context 512
+        kernels lm_2000 "$step_kernels" 400 lm --context 2000
+        kernels depth "$step_kernels|normalise" 400 depth
+        kernels prefill "normalise|store_heads|softmax|join|nvjet|sm[0-9]|gemm|cutlass" 500 lm --prefill 512
         ;;
     full_scale)
         "$here/full_scale.sh" "$music3" "$python" "$work" "$reports"

@@ -141,10 +141,12 @@ class Bench:
         found["calls"] = len(times)
         found["median_ms"], found["mean_ms"] = statistics.median(times), statistics.fmean(times)
         found["min_ms"], found["max_ms"] = min(times), max(times)
+        keys = ("median", "min", "max", "mean")
+        line = f"{label}: " + ", ".join(f"{key} {found[f'{key}_ms']:.3f}" for key in keys) + " ms"
         if self.device.type == "cuda":
             found["peak_gpu_bytes"] = torch.cuda.max_memory_allocated()
-        keys = ("median", "min", "max", "mean")
-        print(f"{label}: " + ", ".join(f"{key} {found[f'{key}_ms']:.3f}" for key in keys) + " ms", flush=True)
+            line += f", at most {found['peak_gpu_bytes'] / 1e9:.2f} GB of the GPU's memory in tensors"
+        print(line, flush=True)
         self.rows.append(found)
         self.write()
 

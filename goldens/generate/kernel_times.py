@@ -1,0 +1,81 @@
+"""Times kernels one by one with Nsight Compute while `music3 bench` runs; prints a row for each kernel and shape.
+
+usage: kernel_times.py [--kernels REGEX] [--count N] [--skip N] [--csv FILE] MUSIC3 BENCH OPTION ...
+
+For instance `kernel_times.py music3 lm --context 512 --backend cuda`. One call is timed after one that compiles. Kernels run one
+at a time under the profiler, at the clock that the device takes, so that what a launch costs and what overlaps is not seen.
+Without --kernels all kernels of this port and of cuBLASLt are timed; the first N of them where --count says so, after as many as
+--skip says.
+"""
+
+import argparse
+import csv
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+METRIC = "gpu__time_duration.sum"
+MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "nsecond": 1e-3, "usecond": 1.0, "msecond": 1e3}
+LONGEST_NAME = 48
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", help="regular expression at the beginning of a kernel's name")
+    parser.add_argument("--count", type=int, help="launches that are timed")
+    parser.add_argument("--skip", type=int, default=0, help="launches before them")
+    parser.add_argument("--csv", help="also keeps what the profiler said")
+    parser.add_argument("program")
+    parser.add_argument("bench", nargs=argparse.REMAINDER)
+    return parser.parse_args()
+
+
+def profiled(options, path):
+    command = ["ncu", "--clock-control", "none", "--metrics", METRIC, "--csv", "--log-file", str(path)]
+    command += ["--launch-skip", str(options.skip)]
+    if options.kernels:
+        command += ["--kernel-name", f"regex:^({options.kernels})"]
+    if options.count:
+        command += ["--launch-count", str(options.count)]
+    command += [options.program, "bench", *options.bench, "--random", "published", "--repeat", "1", "--warmup", "0"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"{' '.join(command)}: {(run.stderr or run.stdout).strip() or 'failed without a word'}")
+
+
+def launches(path):
+    """The profiler's rows: name, grid, block and microseconds of each launch."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith('"')]
+    for row in csv.DictReader(lines):
+        if row["Metric Name"] == METRIC:
+            time = float(row["Metric Value"].replace(",", "")) * MICROSECONDS[row["Metric Unit"]]
+            yield row["Kernel Name"], row["Grid Size"], row["Block Size"], time
+
+
+def short(name):
+    """A kernel's name without the hash that CubeCL puts behind it."""
+    return re.sub(r"_[0-9a-f]{8,}.*$", "", name)[:LONGEST_NAME]
+
+
+def main():
+    options = parsed()
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(options.csv or f"{folder}/times.csv")
+        profiled(options, path)
+        for name, grid, block, time in launches(path):
+            found.setdefault((short(name), grid, block), []).append(time)
+    if not found:
+        sys.exit("the profiler saw no such kernel")
+    print("| kernel | cubes | units | launches | median | least | all |\n|---|---|---|---|---|---|---|")
+    for (name, grid, block), times in sorted(found.items(), key=lambda item: -sum(item[1])):
+        median = sorted(times)[len(times) // 2]
+        cells = [name, grid, block, len(times), f"{median:.1f} µs", f"{min(times):.1f} µs", f"{sum(times):.0f} µs"]
+        print("| " + " | ".join(str(cell) for cell in cells) + " |")
+    print(f"\n{sum(map(len, found.values()))} launches, {sum(map(sum, found.values())) / 1e3:.2f} ms in all")
+
+
+if __name__ == "__main__":
+    main()
