@@ -13,4 +13,6 @@ mod compare;
 mod decoder;
 #[cfg(feature = "cuda")]
 mod draws;
+#[cfg(feature = "cuda")]
+mod memory;
 mod products;

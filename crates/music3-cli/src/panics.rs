@@ -11,10 +11,21 @@ use crate::terminal::say;
 /// For all threads: a backend may panic in one of its own.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
+/// What CubeCL's panic says when a GPU has no more memory. Everything that fails after it only says so again.
+const NO_MEMORY: &str = "can't allocate buffer of size";
+
 /// Replaces the standard report of a panic by one line.
 pub(crate) fn report_in_one_line() {
-    panic::set_hook(Box::new(|info: &PanicHookInfo<'_>| {
-        if SILENT.load(Ordering::SeqCst) {
+    let out_of_memory = AtomicBool::new(false);
+    panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
+        if SILENT.load(Ordering::SeqCst) || out_of_memory.load(Ordering::SeqCst) {
+            return;
+        }
+        if message(info.payload()).contains(NO_MEMORY) {
+            out_of_memory.store(true, Ordering::SeqCst);
+            say(
+                "music3: the GPU ran out of memory in the middle of the run; close what else uses it, try a shorter song or `--precision bf16`",
+            );
             return;
         }
         let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line())).unwrap_or_default();

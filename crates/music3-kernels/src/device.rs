@@ -31,3 +31,26 @@ pub fn device_report<B: Backend>(device: &B::Device) -> Result<Option<DeviceRepo
     let _ = device;
     Ok(None)
 }
+
+/// Returns how many bytes of a device's own memory are free; `None` where a backend computes in the host's, or where the driver does
+/// not tell.
+///
+/// What the backend keeps for later counts as taken: `B::memory_cleanup` gives it back, `B::sync` waits until that is done.
+pub fn free_device_bytes<B: Backend>(device: &B::Device) -> Option<u64> {
+    #[cfg(feature = "cuda")]
+    if let Some(device) = (device as &dyn std::any::Any).downcast_ref::<burn_cuda::CudaDevice>() {
+        return crate::cuda::free_bytes(device).ok();
+    }
+    let _ = device;
+    None
+}
+
+/// Runs `work` with device memory in the sizes that are asked for, where a backend takes it in large pages otherwise. For work
+/// that asks for the same sizes again and again.
+pub fn exact_memory<B: Backend, T>(device: &B::Device, work: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "cuda")]
+    let _exact =
+        (device as &dyn std::any::Any).downcast_ref::<burn_cuda::CudaDevice>().map(crate::cuda::ExactMemory::hold);
+    let _ = device;
+    work()
+}

@@ -20,7 +20,7 @@ use burn::tensor::{DType, Tensor, backend::Backend};
 #[cfg(feature = "cuda")]
 pub use self::cuda::cache_compiled_kernels;
 pub use self::{
-    device::{DeviceReport, device_report},
+    device::{DeviceReport, device_report, exact_memory, free_device_bytes},
     draw::{Draw, PendingRead, try_draw},
     matmul::Matmul,
     path::ComputePath,

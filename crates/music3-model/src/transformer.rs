@@ -243,9 +243,9 @@ impl<B: Backend> Transformer1DModel<B> {
         for block in &mut self.transformer_blocks {
             let Attention { to_q, to_k, to_v, .. } = &mut block.attn;
             Linear::join([to_q, to_k, to_v]);
+            // The memory that they lay in before is of no use to anything else.
+            B::memory_cleanup(&self.proj_in.weight.device());
         }
-        // The memory that they lay in before is of no use to anything else.
-        B::memory_cleanup(&self.proj_in.weight.device());
         self
     }
 

@@ -15,7 +15,8 @@ pub use kv_cache::{KvCache, LayerCache};
 #[cfg(feature = "cuda")]
 pub use music3_kernels::cache_compiled_kernels;
 pub use music3_kernels::{
-    ComputePath, DeviceReport, Draw, Matmul, PendingRead, device_report, take_device_error, try_draw,
+    ComputePath, DeviceReport, Draw, Matmul, PendingRead, device_report, exact_memory, free_device_bytes,
+    take_device_error, try_draw,
 };
 pub use rotary::RotaryTable;
 pub use width::Width;

@@ -11,6 +11,20 @@ pub enum WeightsError {
     /// Everything that is wrong with the files, the config or the module, not only the first thing.
     #[error("{0}")]
     Problems(Problems),
+    /// The device's own memory is too small for what is left to load.
+    #[error(
+        "{component}: {:.1} GB are needed to load what is left of it, but {:.1} GB of the device's memory are free; close what else uses it, or take a device with more",
+        *.needed_bytes as f64 / 1e9,
+        *.free_bytes as f64 / 1e9
+    )]
+    OutOfMemory {
+        /// The component that was loading.
+        component: Component,
+        /// What is left of it, and some room.
+        needed_bytes: u64,
+        /// What the device has.
+        free_bytes: u64,
+    },
     /// The progress callback asked to stop.
     #[error("{component}: loading stopped after {loaded} of {total} parameters")]
     Cancelled {
@@ -24,11 +38,11 @@ pub enum WeightsError {
 }
 
 impl WeightsError {
-    /// The problems found; none for a load that was stopped.
+    /// The problems found; none for a load that was stopped or did not fit.
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::Problems(problems) => &problems.0,
-            Self::Cancelled { .. } => &[],
+            Self::OutOfMemory { .. } | Self::Cancelled { .. } => &[],
         }
     }
 
@@ -36,7 +50,7 @@ impl WeightsError {
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         match self {
             Self::Problems(problems) => problems.0,
-            Self::Cancelled { .. } => Vec::new(),
+            Self::OutOfMemory { .. } | Self::Cancelled { .. } => Vec::new(),
         }
     }
 

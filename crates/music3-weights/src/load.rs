@@ -7,7 +7,7 @@ use burn::{
     tensor::{Bool, Int, Tensor, TensorData, backend::Backend},
 };
 use music3_nn::{
-    Width,
+    Width, free_device_bytes,
     ops::{from_data, from_stored},
 };
 
@@ -39,6 +39,12 @@ pub struct Progress<'a> {
     pub total_bytes: u64,
 }
 
+/// What a device needs beside weights while they are loaded: kernels, queues, a tensor's second copy.
+const ROOM_BYTES: u64 = 256 << 20;
+
+/// Weights from this size on are worth asking the device whether it has room for them.
+const LARGE_BYTES: u64 = 16 << 20;
+
 /// Fills every parameter of `module` as the plan says, stored in `width`, on the device the module was built for.
 ///
 /// Parameters that were not initialised yet never are: each receives its stored value at once. `progress` is called
@@ -46,7 +52,8 @@ pub struct Progress<'a> {
 ///
 /// # Errors
 /// Before anything is read, when the module's parameters are not the plan's rows; then when a tensor cannot be read
-/// or folded, or when `progress` stops the load. The module is lost then, half filled.
+/// or folded, when the device's own memory is too small for what is left, or when `progress` stops the load. The module is lost
+/// then, half filled.
 pub fn load_module<B: Backend, M: Module<B>>(
     module: M,
     plan: &Plan,
@@ -65,6 +72,7 @@ pub fn load_module<B: Backend, M: Module<B>>(
         order: &order,
         loaded_bytes: 0,
         total_bytes: plan.rows().map(|row| row.bytes).sum(),
+        left_bytes: plan.rows().map(|row| held_bytes(row, width)).sum(),
         failed: None,
     };
     let module = module.map(&mut loader);
@@ -98,6 +106,21 @@ fn matched<B: Backend, M: Module<B>>(module: &M, plan: &Plan) -> Result<Vec<Stri
     Ok(order)
 }
 
+/// Returns what a device's own memory has free if that is too little, what the backend keeps for later not counted.
+fn too_little<B: Backend>(device: &B::Device, needed_bytes: u64) -> Option<u64> {
+    let free = || free_device_bytes::<B>(device).filter(|free_bytes| *free_bytes < needed_bytes);
+    free()?;
+    B::memory_cleanup(device);
+    // What failed before shows to whoever waits for it.
+    B::sync(device).ok()?;
+    free()
+}
+
+/// Returns the bytes that a parameter takes on a device of its own memory.
+fn held_bytes(row: &PlanRow, width: Width) -> u64 {
+    (row.shape.iter().product::<usize>() * width.bytes()) as u64
+}
+
 struct Loader<'a> {
     plan: &'a Plan,
     source: &'a dyn TensorSource,
@@ -108,6 +131,8 @@ struct Loader<'a> {
     remaining: BTreeSet<&'a str>,
     loaded_bytes: u64,
     total_bytes: u64,
+    /// What the parameters that are not loaded yet will take where they go.
+    left_bytes: u64,
     /// A mapper cannot return an error: the first is kept here, and nothing is loaded after it.
     failed: Option<WeightsError>,
 }
@@ -120,7 +145,15 @@ impl Loader<'_> {
         let (loaded, total) = (self.order.len() - self.remaining.len(), self.order.len());
         let next = self.order.get(loaded).and_then(|path| self.plan.row(path));
         next.into_iter().flat_map(|row| &row.stored).for_each(|name| self.source.prefetch(name));
-        let tensor = self.tensor(row, &param.lazy_device())?;
+        let device = param.lazy_device();
+        let (held_bytes, needed_bytes) = (held_bytes(row, self.width), self.left_bytes + ROOM_BYTES);
+        self.left_bytes -= held_bytes;
+        if held_bytes >= LARGE_BYTES
+            && let Some(free_bytes) = too_little::<B>(&device, needed_bytes)
+        {
+            return Err(WeightsError::OutOfMemory { component, needed_bytes, free_bytes });
+        }
+        let tensor = self.tensor(row, &device)?;
         row.stored.iter().for_each(|name| self.source.release(name));
         self.loaded_bytes += row.bytes;
         let (loaded_bytes, total_bytes) = (self.loaded_bytes, self.total_bytes);

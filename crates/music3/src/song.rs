@@ -15,7 +15,7 @@ use crate::{
     autoregressive::{CodeSource, FinishReason, Frames},
     configs::ModelConfigs,
     error::{SongError, Stage},
-    estimate::{Bf16Storage, Estimate, RunSize},
+    estimate::{Bf16Storage, Estimate, RunSize, StageEstimate},
     fingerprint::fingerprint,
     flow::{FlowOptions, NoiseSource},
     precision::Precision,
@@ -129,21 +129,22 @@ impl<B: Backend> Music3<B> {
     /// # Errors
     /// As [`prompt`](Self::prompt).
     pub fn estimate(&self, request: &SongRequest) -> Result<Estimate, SongError> {
-        let size = RunSize {
+        Ok(self.estimated(RunSize {
             prompt_tokens: self.prompt(request)?.conditional.len(),
             max_frames: request.validate()?,
             steps: request.steps,
-        };
-        let storage = Bf16Storage::of::<B>(&self.device);
-        Ok(Estimate::new(&self.checkpoint, &self.configs, self.options.precision, size, storage))
+        }))
     }
 
     /// Estimates what rendering saved frames needs.
     pub fn estimate_rendering(&self, saved: &SavedFrames, steps: usize) -> Estimate {
         let size = RunSize { prompt_tokens: 0, max_frames: saved.count(), steps };
+        self.estimated(size).of_rendering(saved.bytes())
+    }
+
+    fn estimated(&self, size: RunSize) -> Estimate {
         let storage = Bf16Storage::of::<B>(&self.device);
-        let precision = self.options.precision;
-        Estimate::new(&self.checkpoint, &self.configs, precision, size, storage).of_rendering(saved.bytes())
+        Estimate::new(&self.checkpoint, &self.configs, self.options.precision, size, storage)
     }
 
     /// Makes a song; its random numbers are those of the request's seed.
@@ -178,8 +179,10 @@ impl<B: Backend> Music3<B> {
         Ok(song)
     }
 
-    /// Runs `work`, which calls the stages one by one, on the path and with the products that the options name.
+    /// Runs `work`, which calls the stages one by one, on the path and with the products that the options name, and with no more
+    /// of a device's memory than it asks for.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        let work = || music3_nn::exact_memory::<B, T>(&self.device, work);
         self.options.path.scope(|| self.options.matmul.scope(work))
     }
 
@@ -196,7 +199,9 @@ impl<B: Backend> Music3<B> {
         let max_frames = request.validate()?;
         let prompt = self.prompt(request)?;
         let mut timings = Vec::with_capacity(1);
+        let [autoregressive, ..] = self.estimate(request)?.stages;
         // Each block drops its modules at its end, so that the peak is the largest stage.
+        self.make_room(&autoregressive)?;
         let frames = {
             let mut timer = Timer::start(Stage::Autoregressive, &mut timings);
             let half = self.load_autoregressive(listener)?;
@@ -221,7 +226,10 @@ impl<B: Backend> Music3<B> {
             return Err(SongError::NoSteps);
         }
         let mut timings = Vec::with_capacity(3);
+        let max_frames = frames.frame_hiddens.dims()[1];
+        let [_, flow, vocoder] = self.estimated(RunSize { prompt_tokens: 0, max_frames, steps }).stages;
         // 1. Latents.
+        self.make_room(&flow)?;
         let latents: Vec<Tensor<B, 3>> = {
             let mut timer = Timer::start(Stage::Flow, &mut timings);
             let flow = self.load_flow(listener)?;
@@ -230,6 +238,7 @@ impl<B: Backend> Music3<B> {
             self.scope(|| flow.run(frames.frame_hiddens, options, noise, listener)).and_then(on_device(Stage::Flow))?
         };
         // 2. Samples.
+        self.make_room(&vocoder)?;
         let audio = {
             let mut timer = Timer::start(Stage::Vocoder, &mut timings);
             let vocoder = self.load_vocoder(listener)?;
@@ -237,6 +246,7 @@ impl<B: Backend> Music3<B> {
             self.scope(|| vocode(&vocoder, latents, &self.configs.latent_rates(), listener))
                 .and_then(on_device(Stage::Vocoder))?
         };
+        B::memory_cleanup(&self.device);
         let codes = frames.codes.into_iter().skip(1).collect();
         Ok(Song { audio, codes, finish: frames.finish, prompt_tokens: None, timings })
     }
@@ -265,6 +275,20 @@ impl<B: Backend> Music3<B> {
     /// A file cannot be read.
     pub fn fingerprint(&self) -> Result<String, SongError> {
         fingerprint(&self.checkpoint)
+    }
+
+    /// Gives back what the device held for earlier stages, and refuses a stage that its own memory is then too small for.
+    fn make_room(&self, stage: &StageEstimate) -> Result<(), SongError> {
+        B::memory_cleanup(&self.device);
+        let failed = |error| SongError::Device { stage: stage.stage, message: format!("{error}") };
+        B::sync(&self.device).map_err(failed)?;
+        let needed_bytes = stage.weight_bytes + stage.work_bytes;
+        match music3_nn::free_device_bytes::<B>(&self.device) {
+            Some(available_bytes) if available_bytes < needed_bytes => {
+                Err(SongError::OutOfMemory { stage: stage.stage, needed_bytes, available_bytes })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a request that is estimated to need more memory than [`Options::memory_limit_bytes`] allows.

@@ -30,7 +30,13 @@ pub fn vocode<B: Backend>(
 ) -> Result<StereoAudio, SongError> {
     let windows = latents.len();
     let mut waveforms = Vec::with_capacity(windows);
+    let mut before = None;
     for (window, latents) in latents.into_iter().enumerate() {
+        let len = latents.dims()[2];
+        // What a window of another length was computed in is of no use to this one.
+        if before.replace(len).is_some_and(|before| before != len) {
+            B::memory_cleanup(&latents.device());
+        }
         let waveform = vocoder.forward(ops::round(ops::widen(latents), vocoder.width()));
         listener.tap(Tap::Waveform { window, tensor: &waveform });
         waveforms.push(channels(waveform, window)?);

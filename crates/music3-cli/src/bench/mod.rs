@@ -84,12 +84,14 @@ impl Timing<'_> {
         // 2. The loops.
         let in_loops = !matches!(self.command, BenchCommand::Song(_));
         let counts = Counts { repeat: self.command.repeat(), warmup: common.warmup, in_loops };
-        let (timings, outcome) = timing::measure::<B>(&device, counts, &self.interrupt, &mut *work.call)?;
+        let measure = || timing::measure::<B>(&device, counts, &self.interrupt, &mut *work.call);
+        let (timings, outcome) = music3_nn::exact_memory::<B, _>(&device, measure)?;
         let peak_host_bytes = memory::peak_bytes();
         // 3. The ceilings, after the module has made room for them.
         let cost = (work.cost)(&outcome);
         let widths = work.widths;
         drop(work.call);
+        B::memory_cleanup(&device);
         let copy_ceiling = ceilings::copy::<B>(sizes, &device)?;
         let product_ceilings =
             widths.iter().map(|&width| ceilings::product::<B>(sizes, width, &device)).collect::<Result<Vec<_>, _>>()?;

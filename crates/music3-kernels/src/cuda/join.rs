@@ -26,7 +26,7 @@ pub(super) fn join(matrices: [CudaTensor; 3]) -> Option<[CudaTensor; 3]> {
     if !fits || joined(&matrices).is_some() {
         return None;
     }
-    let whole = weight_memory(&first.client, 3 * bytes);
+    let whole = weight_memory(&first.client, &first.device, 3 * bytes);
     let place = |index: usize| {
         let (before, behind) = (index * bytes, (2 - index) * bytes);
         whole.clone().offset_start(before as u64).offset_end(behind as u64)

@@ -9,6 +9,7 @@ mod decode;
 mod join;
 mod layout;
 mod lt;
+mod memory;
 mod product;
 mod read;
 mod report;
@@ -34,6 +35,7 @@ use cubecl::{Runtime, client::ComputeClient, cuda::CudaRuntime, device::Device, 
 
 use self::product::Added;
 pub(crate) use self::{
+    memory::ExactMemory,
     read::PendingRead,
     steps::{
         add, attend, attend_newest, attend_projected, attend_stored, attention_weights, conv_transpose1d, conv1d, draw,
@@ -70,7 +72,7 @@ pub(crate) fn upload<B: Backend, const D: usize>(
     let expected = shape.iter().product::<usize>() * dtype.size();
     assert_eq!(bytes.len(), expected, "a {dtype:?} tensor of shape {shape:?} has other bytes");
     let client = CudaRuntime::client(device);
-    let handle = weight_memory(&client, bytes.len().max(1));
+    let handle = weight_memory(&client, device, bytes.len().max(1));
     let tensor = CudaTensor::new_contiguous(client, device.clone(), shape.into(), handle.clone(), dtype);
     if let Err(error) = upload::copy(device.to_id(), handle, bytes) {
         panic!("a weight of {} bytes did not reach the device: {error}", bytes.len());
@@ -80,13 +82,9 @@ pub(crate) fn upload<B: Backend, const D: usize>(
 
 /// Returns memory for a weight. Weights stay for a whole stage: an allocation of their own wastes nothing, and none is split for
 /// them.
-///
-/// # Panics
-/// If the device gives none.
-fn weight_memory(client: &ComputeClient<CudaRuntime>, bytes: usize) -> Handle {
-    client
-        .memory_persistent_allocation(bytes, |len| client.empty(len))
-        .unwrap_or_else(|error| panic!("the device gives no memory for a weight of {bytes} bytes: {error:?}"))
+fn weight_memory(client: &ComputeClient<CudaRuntime>, device: &CudaDevice, bytes: usize) -> Handle {
+    let _exact = ExactMemory::hold(device);
+    client.empty(bytes)
 }
 
 /// Keeps compiled kernels, and what was found out about which are fastest, in a folder, so that the next run of the same
@@ -102,6 +100,11 @@ pub fn cache_compiled_kernels(folder: PathBuf) {
 /// See [`device_report`](crate::device_report).
 pub(crate) fn device_report(device: &CudaDevice) -> Result<DeviceReport, String> {
     report::device_report(device)
+}
+
+/// See [`free_device_bytes`](crate::free_device_bytes).
+pub(crate) fn free_bytes(device: &CudaDevice) -> Result<u64, String> {
+    report::free_bytes(device)
 }
 
 /// Returns what went wrong on the device since the last call, if anything did.

@@ -30,14 +30,7 @@ pub(super) fn device_report(device: &CudaDevice) -> Result<DeviceReport, String>
         let mut version = 0;
         // SAFETY: the driver writes one integer.
         unsafe { cu::cuDriverGetVersion(&mut version) }.result().described("ask for the version")?;
-        // SAFETY: the primary context is retained by CubeCL for as long as the process runs.
-        let context = unsafe { driver::primary_ctx::retain(device) }.described("find the context")?;
-        // SAFETY: as above.
-        unsafe { driver::ctx::set_current(context) }.described("use the context")?;
-        let memory = driver::mem_get_info().described("ask for the memory");
-        // SAFETY: retained above; CubeCL still holds it.
-        unsafe { driver::primary_ctx::release(device) }.described("let go of the context")?;
-        let (free, total) = memory?;
+        let (free, total) = memory(device)?;
         Ok(DeviceReport {
             name: driver::device::get_name(device).described("ask for the name")?,
             driver: format!("{}.{}", version / 1000, version % 1000 / 10),
@@ -47,6 +40,27 @@ pub(super) fn device_report(device: &CudaDevice) -> Result<DeviceReport, String>
             unified_memory: integrated != 0,
         })
     })
+}
+
+/// See [`free_device_bytes`](crate::free_device_bytes).
+pub(super) fn free_bytes(device: &CudaDevice) -> Result<u64, String> {
+    let (index, id) = (device.index as i32, device.to_id());
+    task::wait_for(id, Vec::new(), move |_| {
+        let (free, _) = memory(driver::device::get(index).described("find the device")?)?;
+        Ok(free as u64)
+    })
+}
+
+/// Returns how many bytes of the device's memory are free, and how many there are.
+fn memory(device: cu::CUdevice) -> Result<(usize, usize), String> {
+    // SAFETY: the primary context is retained by CubeCL for as long as the process runs.
+    let context = unsafe { driver::primary_ctx::retain(device) }.described("find the context")?;
+    // SAFETY: as above.
+    unsafe { driver::ctx::set_current(context) }.described("use the context")?;
+    let memory = driver::mem_get_info().described("ask for the memory");
+    // SAFETY: retained above; CubeCL still holds it.
+    unsafe { driver::primary_ctx::release(device) }.described("let go of the context")?;
+    memory
 }
 
 /// See [`cache_compiled_kernels`](crate::cache_compiled_kernels).
