@@ -23,7 +23,7 @@ pub struct Sampler<R> {
     vocab_size: usize,
     /// Where the generator stood after the semantic draw of the step whose numbers were given last.
     after_semantic: Option<(usize, R)>,
-    /// The next step's numbers, being drawn while the device works: a hundredth of a song's time on some hosts.
+    /// The next step's numbers, drawn while the device works on this one: they take a host about a millisecond.
     ahead: Option<(Asked, JoinHandle<Drawn<R>>)>,
 }
 

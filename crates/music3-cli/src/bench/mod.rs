@@ -92,6 +92,7 @@ impl Timing<'_> {
         let widths = work.widths;
         drop(work.call);
         B::memory_cleanup(&device);
+        timing::finish::<B>(&device)?;
         let copy_ceiling = ceilings::copy::<B>(sizes, &device)?;
         let product_ceilings =
             widths.iter().map(|&width| ceilings::product::<B>(sizes, width, &device)).collect::<Result<Vec<_>, _>>()?;

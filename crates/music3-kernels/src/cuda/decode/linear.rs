@@ -313,8 +313,7 @@ fn write_sums(sums: &Array<f32>, out: &mut Array<bf16>, output: u32, outputs: u3
     }
 }
 
-/// RMSNorm, then `silu(gate) · up`: the products, `silu` and the last product each round. Weights are loaded ahead as in
-/// [`normed_linears`], those of both products side by side.
+/// RMSNorm, then `silu(gate) · up`: the products, `silu` and the last product each round.
 ///
 /// To be launched with contiguous tensors of these shapes only: nothing is checked.
 #[cube(launch_unchecked)]
@@ -331,43 +330,33 @@ pub(super) fn normed_gated(
 ) {
     let (rows, eights) = comptime!((stretch.rows, stretch.eights));
     let (step, whole, unroll) = comptime!((stretch.step(), stretch.whole(), stretch.unroll));
-    let (gate, up) = (gate.to_slice(), up.to_slice());
-    let mut output = CUBE_POS_X * planes + PLANE_POS;
-    let mut gate_loaded = Array::<Eight>::new(comptime!(unroll as usize));
-    let mut up_loaded = Array::<Eight>::new(comptime!(unroll as usize));
-    if comptime!(whole > 0) {
-        let start = (min(output, outputs - 1) * eights) as usize;
-        load(&gate, start, &mut gate_loaded, unroll);
-        load(&up, start, &mut up_loaded, unroll);
-    }
     let mut staged = SharedMemory::<Eight>::new(comptime!((rows * eights) as usize));
     let mut scratch = SharedMemory::<f32>::new(comptime!(planes as usize));
     stage_normalised(x, norm, eps, &mut staged, &mut scratch, rows, eights, planes);
-    let values = staged.to_slice();
+    let (gate, up, values) = (gate.to_slice(), up.to_slice(), staged.to_slice());
+    let mut output = CUBE_POS_X * planes + PLANE_POS;
     while output < outputs {
         let mut gates = zeros(rows);
         let mut ups = zeros(rows);
-        if comptime!(whole > 0) {
-            add_loaded(&gate_loaded, &values, 0u32, &mut gates, stretch);
-            add_loaded(&up_loaded, &values, 0u32, &mut ups, stretch);
-        }
+        // Side by side, so that both rows' loads are in flight together.
         let start = (output * eights) as usize;
-        for base in range_stepped(step, whole, step) {
+        for base in range_stepped(0u32, whole, step) {
+            let mut gate_loaded = Array::<Eight>::new(comptime!(unroll as usize));
+            let mut up_loaded = Array::<Eight>::new(comptime!(unroll as usize));
             load(&gate, start + base as usize, &mut gate_loaded, unroll);
             load(&up, start + base as usize, &mut up_loaded, unroll);
-            add_loaded(&gate_loaded, &values, base, &mut gates, stretch);
-            add_loaded(&up_loaded, &values, base, &mut ups, stretch);
+            #[unroll]
+            for turn in 0..unroll {
+                let index = (base + turn * PLANE + UNIT_POS_PLANE) as usize;
+                add_eight(gate_loaded[turn as usize], &values, index, &mut gates, rows, eights);
+                add_eight(up_loaded[turn as usize], &values, index, &mut ups, rows, eights);
+            }
         }
         let mut index = whole + UNIT_POS_PLANE;
         while index < eights {
             add_eight(gate[start + index as usize], &values, index as usize, &mut gates, rows, eights);
             add_eight(up[start + index as usize], &values, index as usize, &mut ups, rows, eights);
             index += PLANE;
-        }
-        let next = output + CUBE_COUNT_X * planes;
-        if comptime!(whole > 0) && next < outputs {
-            load(&gate, (next * eights) as usize, &mut gate_loaded, unroll);
-            load(&up, (next * eights) as usize, &mut up_loaded, unroll);
         }
         #[unroll]
         for row in 0..rows {
@@ -378,7 +367,7 @@ pub(super) fn normed_gated(
                 out[(row * outputs + output) as usize] = bf16::cast_from(silu * up);
             }
         }
-        output = next;
+        output += CUBE_COUNT_X * planes;
     }
 }
 
