@@ -47,7 +47,7 @@ pub use music3_audio as audio;
 pub use music3_model as model;
 #[cfg(feature = "cuda")]
 pub use music3_nn::cache_compiled_kernels;
-pub use music3_nn::{ComputePath, DeviceReport, Matmul, Width, device_report};
+pub use music3_nn::{ComputePath, DeviceReport, Matmul, Width, device_report, exact_memory, free_device_bytes};
 pub use music3_text::{ControlTokens, PromptIds};
 /// Checkpoint folders: what they hold, and how modules are filled from them.
 pub use music3_weights as weights;
