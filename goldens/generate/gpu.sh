@@ -33,8 +33,11 @@ fi
 music3=$1 python=$2 work=$3 reports=$4
 shift 4
 here=$(cd "$(dirname "$0")" && pwd)
+# Two steps need a GPU whatever the dimensions.
+needs_gpu="memory kernels"
+[ "${DEVICE:-cuda}" = cuda ] || needs_gpu=
 steps=${*:-check reference dit bench upstream full_scale songs_bf16 upstream_songs_bf16 songs_mixed upstream_songs_mixed staged
-    memory context lengths kernels}
+    context lengths $needs_gpu}
 backend=${BACKEND:-cuda} repeat=${REPEAT:-20} dims=${DIMS:-published}
 # The port's smallest dimensions have another name.
 if [ "$dims" = tiny ]; then random=demo; else random=$dims; fi
@@ -75,7 +78,7 @@ kernels() {
     kernels_name=$1 kernels_of=$2 kernels_count=$3
     shift 3
     timed "kernels_$kernels_name" 200 "$python" "$here/kernel_times.py" --kernels "$kernels_of" --count "$kernels_count" \
-        "$music3" "$@" --backend "$backend"
+        "$music3" "$@" --random "$random" --backend "$backend"
 }
 
 # staged PRECISION MATMUL

@@ -2,22 +2,23 @@
 
 usage: kernel_times.py [--kernels REGEX] [--count N] [--skip N] [--csv FILE] MUSIC3 BENCH OPTION ...
 
-For instance `kernel_times.py music3 lm --context 512 --backend cuda`. One call is timed after one that compiles. Kernels run one
-at a time under the profiler, at the clock that the device takes, so that what a launch costs and what overlaps is not seen.
-Without --kernels all kernels of this port and of cuBLASLt are timed; the first N of them where --count says so, after as many as
---skip says.
+For instance `kernel_times.py music3 lm --context 512 --backend cuda`; weights are drawn at the published sizes unless asked for
+otherwise. Launches are counted from the program's
+first on, of kernels with such names where --kernels says so: the call that compiles counts like the one after it. Kernels run one at a
+time under the profiler, at the clock that the device takes, so that what a launch costs and what overlaps is not seen.
 """
 
 import argparse
 import csv
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 METRIC = "gpu__time_duration.sum"
-MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "nsecond": 1e-3, "usecond": 1.0, "msecond": 1e3}
+MICROSECONDS = {"n": 1e-3, "u": 1.0, "m": 1e3, "s": 1e6}
 LONGEST_NAME = 48
 
 
@@ -39,7 +40,8 @@ def profiled(options, path):
         command += ["--kernel-name", f"regex:^({options.kernels})"]
     if options.count:
         command += ["--launch-count", str(options.count)]
-    command += [options.program, "bench", *options.bench, "--random", "published", "--repeat", "1", "--warmup", "0"]
+    weights = [] if {"--random", "--model", "--demo"} & set(options.bench) else ["--random", "published"]
+    command += [options.program, "bench", *options.bench, *weights, "--repeat", "1", "--warmup", "0"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{' '.join(command)}: {(run.stderr or run.stdout).strip() or 'failed without a word'}")
@@ -50,7 +52,7 @@ def launches(path):
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith('"')]
     for row in csv.DictReader(lines):
         if row["Metric Name"] == METRIC:
-            time = float(row["Metric Value"].replace(",", "")) * MICROSECONDS[row["Metric Unit"]]
+            time = float(row["Metric Value"].replace(",", "")) * MICROSECONDS[row["Metric Unit"][0]]
             yield row["Kernel Name"], row["Grid Size"], row["Block Size"], time
 
 
@@ -61,6 +63,8 @@ def short(name):
 
 def main():
     options = parsed()
+    if not shutil.which("ncu"):
+        sys.exit("ncu, the profiler Nsight Compute, is not on the PATH")
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(options.csv or f"{folder}/times.csv")

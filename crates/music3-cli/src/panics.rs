@@ -11,18 +11,20 @@ use crate::terminal::say;
 /// For all threads: a backend may panic in one of its own.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// What CubeCL's panic says when a GPU has no more memory. Everything that fails after it only says so again.
+/// What CubeCL's panic says when a GPU has no more memory.
 const NO_MEMORY: &str = "can't allocate buffer of size";
+
+/// Whether a GPU ran out of memory: what fails after it only says so again, and no result counts.
+static OUT_OF_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// Replaces the standard report of a panic by one line.
 pub(crate) fn report_in_one_line() {
-    let out_of_memory = AtomicBool::new(false);
-    panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
-        if SILENT.load(Ordering::SeqCst) || out_of_memory.load(Ordering::SeqCst) {
+    panic::set_hook(Box::new(|info: &PanicHookInfo<'_>| {
+        if SILENT.load(Ordering::SeqCst) || OUT_OF_MEMORY.load(Ordering::SeqCst) {
             return;
         }
         if message(info.payload()).contains(NO_MEMORY) {
-            out_of_memory.store(true, Ordering::SeqCst);
+            OUT_OF_MEMORY.store(true, Ordering::SeqCst);
             say(
                 "music3: the GPU ran out of memory in the middle of the run; close what else uses it, try a shorter song or `--precision bf16`",
             );
@@ -33,9 +35,9 @@ pub(crate) fn report_in_one_line() {
     }));
 }
 
-/// Runs the program; a panic gives nothing.
+/// Runs the program; a panic gives nothing, nor does one of a GPU without memory in a thread of its own.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
-    panic::catch_unwind(AssertUnwindSafe(work)).ok()
+    panic::catch_unwind(AssertUnwindSafe(work)).ok().filter(|_| !OUT_OF_MEMORY.load(Ordering::SeqCst))
 }
 
 /// Runs something whose panics are an answer; they are returned instead of printed.

@@ -45,8 +45,10 @@ pub fn free_device_bytes<B: Backend>(device: &B::Device) -> Option<u64> {
     None
 }
 
-/// Runs `work` with device memory in the sizes that are asked for, where a backend takes it in large pages otherwise. For work
-/// that asks for the same sizes again and again.
+/// Runs `work` with device memory in the sizes that are asked for, where a backend takes it in large pages otherwise.
+///
+/// For work that asks for the same sizes again and again: memory of one size serves no other, and stays until
+/// `B::memory_cleanup`. A parameter of Burn that is initialised meanwhile ends it until the next such call.
 pub fn exact_memory<B: Backend, T>(device: &B::Device, work: impl FnOnce() -> T) -> T {
     #[cfg(feature = "cuda")]
     let _exact =

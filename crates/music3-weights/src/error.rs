@@ -25,6 +25,14 @@ pub enum WeightsError {
         /// What the device has.
         free_bytes: u64,
     },
+    /// The device failed at something before.
+    #[error("{component}: the device failed: {message}")]
+    Device {
+        /// The component that was loading.
+        component: Component,
+        /// What the backend said.
+        message: String,
+    },
     /// The progress callback asked to stop.
     #[error("{component}: loading stopped after {loaded} of {total} parameters")]
     Cancelled {
@@ -38,11 +46,11 @@ pub enum WeightsError {
 }
 
 impl WeightsError {
-    /// The problems found; none for a load that was stopped or did not fit.
+    /// The problems found; none for a load that was stopped, did not fit, or met a failed device.
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::Problems(problems) => &problems.0,
-            Self::OutOfMemory { .. } | Self::Cancelled { .. } => &[],
+            Self::OutOfMemory { .. } | Self::Device { .. } | Self::Cancelled { .. } => &[],
         }
     }
 
@@ -50,7 +58,7 @@ impl WeightsError {
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         match self {
             Self::Problems(problems) => problems.0,
-            Self::OutOfMemory { .. } | Self::Cancelled { .. } => Vec::new(),
+            Self::OutOfMemory { .. } | Self::Device { .. } | Self::Cancelled { .. } => Vec::new(),
         }
     }
 

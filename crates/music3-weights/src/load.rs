@@ -107,13 +107,17 @@ fn matched<B: Backend, M: Module<B>>(module: &M, plan: &Plan) -> Result<Vec<Stri
 }
 
 /// Returns what a device's own memory has free if that is too little, what the backend keeps for later not counted.
-fn too_little<B: Backend>(device: &B::Device, needed_bytes: u64) -> Option<u64> {
+///
+/// # Errors
+/// What failed on the device before, which whoever waits for it is told.
+fn too_little<B: Backend>(device: &B::Device, needed_bytes: u64) -> Result<Option<u64>, String> {
     let free = || free_device_bytes::<B>(device).filter(|free_bytes| *free_bytes < needed_bytes);
-    free()?;
+    if free().is_none() {
+        return Ok(None);
+    }
     B::memory_cleanup(device);
-    // What failed before shows to whoever waits for it.
-    B::sync(device).ok()?;
-    free()
+    B::sync(device).map_err(|error| error.to_string())?;
+    Ok(free())
 }
 
 /// Returns the bytes that a parameter takes on a device of its own memory.
@@ -149,7 +153,8 @@ impl Loader<'_> {
         let (held_bytes, needed_bytes) = (held_bytes(row, self.width), self.left_bytes + ROOM_BYTES);
         self.left_bytes -= held_bytes;
         if held_bytes >= LARGE_BYTES
-            && let Some(free_bytes) = too_little::<B>(&device, needed_bytes)
+            && let Some(free_bytes) =
+                too_little::<B>(&device, needed_bytes).map_err(|message| WeightsError::Device { component, message })?
         {
             return Err(WeightsError::OutOfMemory { component, needed_bytes, free_bytes });
         }

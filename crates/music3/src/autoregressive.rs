@@ -5,7 +5,7 @@
 
 use burn::tensor::{Int, Tensor, TensorData, backend::Backend};
 use music3_model::{DepthDecoder, Qwen3ForCausalLM};
-use music3_nn::{KvCache, ops};
+use music3_nn::{ComputePath, KvCache, Width, ops};
 use music3_text::{
     PromptIds,
     token_ids::{AUDIO_END, SEMANTIC_CODE_OFFSET, SEMANTIC_CODES},
@@ -110,6 +110,23 @@ impl<B: Backend> AutoregressiveHalf<B> {
     /// [`SongError::NoFrames`] if the end token comes first, [`SongError::NonFinite`] with the frame,
     /// [`SongError::Cancelled`] if the listener breaks.
     pub fn run(
+        &self,
+        prompt: &PromptIds,
+        max_frames: usize,
+        codes: &mut dyn CodeSource,
+        listener: &mut dyn Listener<B>,
+    ) -> Result<Frames<B>, SongError> {
+        // Kernels read the cache where it lies, so that all steps ask for the same sizes. Plain ops copy of it what is stored, of
+        // another size in every step, and none of them would serve twice.
+        let in_place = self.rvq_depth_decoder.width() == Width::Bf16 && ComputePath::of::<B>() == ComputePath::Kernels;
+        if !in_place {
+            return self.run_steps(prompt, max_frames, codes, listener);
+        }
+        let device = self.language_model.model.norm.weight.val().device();
+        music3_nn::exact_memory::<B, _>(&device, || self.run_steps(prompt, max_frames, codes, listener))
+    }
+
+    fn run_steps(
         &self,
         prompt: &PromptIds,
         max_frames: usize,

@@ -67,6 +67,18 @@ impl<B: Backend> Flow<B> {
         noise: &mut dyn NoiseSource,
         listener: &mut dyn Listener<B>,
     ) -> Result<Vec<Tensor<B, 3>>, SongError> {
+        // Steps ask for the same sizes, and so do windows, all but the last.
+        let device = frame_hiddens.device();
+        music3_nn::exact_memory::<B, _>(&device, || self.run_windows(frame_hiddens, options, noise, listener))
+    }
+
+    fn run_windows(
+        &self,
+        frame_hiddens: Tensor<B, 3>,
+        options: FlowOptions,
+        noise: &mut dyn NoiseSource,
+        listener: &mut dyn Listener<B>,
+    ) -> Result<Vec<Tensor<B, 3>>, SongError> {
         let plan = WindowPlan::new(frame_hiddens.dims()[1], &self.condition_encoder.config().latent_rates());
         let schedule = Schedule::new(options.steps);
         let windows = plan.windows().len();

@@ -71,7 +71,7 @@ impl<R> Sampler<R> {
 
     /// Returns the generator for other draws than the next step's.
     fn randomness(&mut self) -> &mut R {
-        self.ahead = None;
+        (self.ahead, self.after_semantic) = (None, None);
         &mut self.randomness
     }
 }

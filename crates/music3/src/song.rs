@@ -179,10 +179,8 @@ impl<B: Backend> Music3<B> {
         Ok(song)
     }
 
-    /// Runs `work`, which calls the stages one by one, on the path and with the products that the options name, and with no more
-    /// of a device's memory than it asks for.
+    /// Runs `work`, which calls the stages one by one, on the path and with the products that the options name.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
-        let work = || music3_nn::exact_memory::<B, T>(&self.device, work);
         self.options.path.scope(|| self.options.matmul.scope(work))
     }
 
@@ -277,12 +275,13 @@ impl<B: Backend> Music3<B> {
         fingerprint(&self.checkpoint)
     }
 
-    /// Gives back what the device held for earlier stages, and refuses a stage that its own memory is then too small for.
+    /// Gives back what the device held for earlier stages, and refuses a stage whose weights its own memory is then too small for.
+    /// What else the stage needs was estimated with the request, and some of it lies on the device already.
     fn make_room(&self, stage: &StageEstimate) -> Result<(), SongError> {
         B::memory_cleanup(&self.device);
         let failed = |error| SongError::Device { stage: stage.stage, message: format!("{error}") };
         B::sync(&self.device).map_err(failed)?;
-        let needed_bytes = stage.weight_bytes + stage.work_bytes;
+        let needed_bytes = stage.weight_bytes;
         match music3_nn::free_device_bytes::<B>(&self.device) {
             Some(available_bytes) if available_bytes < needed_bytes => {
                 Err(SongError::OutOfMemory { stage: stage.stage, needed_bytes, available_bytes })

@@ -28,6 +28,17 @@ pub fn vocode<B: Backend>(
     rates: &LatentRates,
     listener: &mut dyn Listener<B>,
 ) -> Result<StereoAudio, SongError> {
+    let Some(first) = latents.first() else { return Ok(stitch(&[], rates)) };
+    // Windows ask for the same sizes, all but the last.
+    music3_nn::exact_memory::<B, _>(&first.device(), || vocode_windows(vocoder, latents, rates, listener))
+}
+
+fn vocode_windows<B: Backend>(
+    vocoder: &Vocoder<B>,
+    latents: Vec<Tensor<B, 3>>,
+    rates: &LatentRates,
+    listener: &mut dyn Listener<B>,
+) -> Result<StereoAudio, SongError> {
     let windows = latents.len();
     let mut waveforms = Vec::with_capacity(windows);
     let mut before = None;

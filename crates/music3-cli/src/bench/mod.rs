@@ -84,8 +84,7 @@ impl Timing<'_> {
         // 2. The loops.
         let in_loops = !matches!(self.command, BenchCommand::Song(_));
         let counts = Counts { repeat: self.command.repeat(), warmup: common.warmup, in_loops };
-        let measure = || timing::measure::<B>(&device, counts, &self.interrupt, &mut *work.call);
-        let (timings, outcome) = music3_nn::exact_memory::<B, _>(&device, measure)?;
+        let (timings, outcome) = timing::measure::<B>(&device, counts, &self.interrupt, &mut *work.call)?;
         let peak_host_bytes = memory::peak_bytes();
         // 3. The ceilings, after the module has made room for them.
         let cost = (work.cost)(&outcome);

@@ -219,9 +219,9 @@ fn song<B: Backend>(builder: &mut Builder<'_, B>, args: &SongArgs) -> Result<Wor
         let mut start = Instant::now();
         let mut ended = |stage: Stage| -> Result<(), Failure> {
             finish::<B>(&device)?;
+            stages.push(StageTime { stage, seconds: start.elapsed().as_secs_f64() });
             // As between the stages of a song whose modules come and go.
             B::memory_cleanup(&device);
-            stages.push(StageTime { stage, seconds: start.elapsed().as_secs_f64() });
             start = Instant::now();
             Ok(())
         };

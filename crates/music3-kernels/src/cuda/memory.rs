@@ -1,9 +1,9 @@
 //! Device memory in the sizes that are asked for.
 //!
 //! Otherwise CubeCL takes it from the driver in pages, the largest a sixteenth of the device's memory, which a whole song fills
-//! with little. Memory of an exact size is used again by what needs the same size; a song's steps and windows do.
+//! with little. Memory of an exact size is used again by what needs the same size, and by nothing else until it is given back.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use burn_cubecl::cubecl::{
     MemoryAllocationMode,
@@ -17,8 +17,8 @@ use burn_cubecl::cubecl::{
 use super::task::Server;
 
 thread_local! {
-    /// How many [`ExactMemory`] this thread holds.
-    static HELD: Cell<usize> = const { Cell::new(0) };
+    /// The device of each [`ExactMemory`] that this thread holds.
+    static HELD: RefCell<Vec<DeviceId>> = const { RefCell::new(Vec::new()) };
 }
 
 /// While one is held, what its thread asks for on the device has exactly its size.
@@ -30,7 +30,7 @@ impl ExactMemory {
     /// Begins also where one is held already: Burn's parameters end it when they come to be.
     pub(crate) fn hold(device: &CudaDevice) -> Self {
         let device = device.to_id();
-        HELD.set(HELD.get() + 1);
+        HELD.with_borrow_mut(|held| held.push(device));
         switch(device, MemoryAllocationMode::Persistent);
         Self { device }
     }
@@ -38,8 +38,13 @@ impl ExactMemory {
 
 impl Drop for ExactMemory {
     fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
-        if HELD.get() == 0 {
+        let is_last = HELD.with_borrow_mut(|held| {
+            if let Some(place) = held.iter().rposition(|device| *device == self.device) {
+                held.remove(place);
+            }
+            !held.contains(&self.device)
+        });
+        if is_last {
             switch(self.device, MemoryAllocationMode::Auto);
         }
     }

@@ -62,6 +62,7 @@ impl Geometry {
     fn new(cache: &Cache, [batch, tokens, query_width]: [usize; 3]) -> Option<Self> {
         let [stored, key_value, capacity, head_dim] = *cache.keys.meta.shape().as_slice() else { return None };
         let fits = stored == batch
+            && [batch, tokens, key_value].iter().all(|len| *len > 0)
             && cache.values.meta.shape() == cache.keys.meta.shape()
             && [&cache.keys, &cache.values].iter().all(|tensor| tensor.dtype == DType::BF16 && tensor.is_contiguous())
             && head_dim % 2 == 0
