@@ -13,7 +13,7 @@
 #   upstream     upstream_speed.py: the same of upstream
 #   full_scale   full_scale.sh: whole runs at the published sizes, beside upstream
 #   songs_bf16, songs_mixed
-#                music3 bench song: 10 s three times, 60 s once, with the GPU's memory
+#                music3 bench song: SHORT (10) s three times, LONG (60) s once, with the GPU's memory
 #   upstream_songs_bf16, upstream_songs_mixed
 #                upstream_speed.py: the same of upstream
 #   staged       music3 generate: a song of 60 s from the files, with the GPU's memory
@@ -24,7 +24,8 @@
 #
 # Every command has a time limit of its own. The exit code is the worst of them.
 #
-# DIMS=tiny DEVICE=cpu BACKEND=flex REPEAT=2 LONG=2 CASES=goldens/tiny tries it without a GPU; full_scale.sh says what it takes.
+# DIMS=tiny DEVICE=cpu BACKEND=flex REPEAT=2 SHORT=1 LONG=2 CASES=goldens/tiny tries it without a GPU, all but the last two steps;
+# full_scale.sh says what it takes.
 set -u
 if [ $# -lt 4 ]; then
     sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2
@@ -63,7 +64,7 @@ song() {
 
 # songs PRECISION MATMUL
 songs() {
-    song 10 3 "$1" "$2"
+    song "${SHORT:-10}" 3 "$1" "$2"
     song "${LONG:-60}" 0 "$1" "$2"
 }
 
@@ -128,7 +129,7 @@ for step in $steps; do
         done
         ;;
     upstream_songs_bf16 | upstream_songs_mixed)
-        upstream_song 10 3 "${step##*_}"
+        upstream_song "${SHORT:-10}" 3 "${step##*_}"
         upstream_song "${LONG:-60}" 1 "${step##*_}"
         ;;
     staged)
@@ -140,11 +141,12 @@ for step in $steps; do
         timed memory 200 "$python" "$here/too_little_memory.py" "$music3" "$work/checkpoint"
         ;;
     context)
-        timed context 200 "$python" "$here/speed_curves.py" context "$music3" "$reports/context.svg" --backend "$backend"
+        timed context 200 "$python" "$here/speed_curves.py" context "$music3" "$reports/context.svg" --random "$random" \
+            --backend "$backend"
         ;;
     lengths)
-        timed lengths 500 "$python" "$here/speed_curves.py" songs "$music3" "$reports/songs.svg" --backend "$backend" \
-            --precision bf16
+        timed lengths 500 "$python" "$here/speed_curves.py" songs "$music3" "$reports/songs.svg" --random "$random" \
+            --backend "$backend" --precision bf16
         ;;
     kernels)
         step_kernels="normed_|attend|join_parts|linear_added|draw"

@@ -6,7 +6,8 @@ usage: speed_curves.py context MUSIC3 OUT.svg [BENCH OPTION ...]
 `context`: a step of the language model with both rows, from 512 to 10 240 positions.
 `songs`: whole songs with every stage, beside what their frames would take at the longest song's rate.
 
-Bench options are passed on, `--backend cuda` or `--precision bf16` for instance. The table goes to standard output.
+Bench options are passed on, `--backend cuda` or `--precision bf16` for instance; weights are drawn at the published sizes unless
+asked for otherwise. The table goes to standard output.
 """
 
 import json
@@ -20,7 +21,8 @@ WIDTH, HEIGHT, MARGIN = 640, 360, 56
 
 def bench(program, arguments):
     """What `music3 bench` says of one thing."""
-    command = [program, "bench", *arguments, "--random", "published", "--json"]
+    weights = [] if {"--random", "--model", "--demo"} & set(arguments) else ["--random", "published"]
+    command = [program, "bench", *arguments, *weights, "--json"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{' '.join(command)}: {run.stderr.strip() or 'failed without a word'}")
