@@ -14,6 +14,7 @@ use crate::{
     error::{SongError, Stage},
     progress::{Listener, Progress, Tap},
     schedule::{self, Schedule},
+    window_memory::WindowMemory,
 };
 
 /// Where a window's noise comes from: a draw, or a recording that is replayed.
@@ -84,7 +85,7 @@ impl<B: Backend> Flow<B> {
         let windows = plan.windows().len();
         let mut chunks = Vec::with_capacity(windows);
         let mut carry: Option<Carry<B>> = None;
-        let mut before = None;
+        let mut memory = WindowMemory::default();
         for (window, planned) in plan.windows().iter().enumerate() {
             // 1. Condition, with the previous window's spliced in over the overlap.
             let frames = planned.frames.clone();
@@ -94,11 +95,9 @@ impl<B: Backend> Flow<B> {
             let condition = ops::round(ops::widen(raw), self.transformer.width());
             let condition = splice(condition, carry.as_ref().map(|carry| &carry.condition));
             listener.tap(Tap::Condition { window, tensor: &condition });
-            // 2. Denoise. What a window of another length was computed in is of no use to this one.
+            // 2. Denoise.
             let len = condition.dims()[1];
-            if before.replace(len).is_some_and(|before| before != len) {
-                B::memory_cleanup(&condition.device());
-            }
+            memory.begin::<B>(len, &condition.device());
             let denoise = Denoise { flow: self, schedule: &schedule, options, window, windows };
             let noise = self.noise_tensor(window, len, noise, &condition.device());
             let latents = denoise.run(condition.clone(), noise, carry.map(|carry| carry.latents), listener)?;

@@ -35,6 +35,7 @@ mod speed;
 #[cfg(feature = "demo")]
 pub mod synth;
 pub mod vocode;
+mod window_memory;
 
 pub use autoregressive::FinishReason;
 pub use configs::ModelConfigs;

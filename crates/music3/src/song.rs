@@ -197,7 +197,8 @@ impl<B: Backend> Music3<B> {
         let max_frames = request.validate()?;
         let prompt = self.prompt(request)?;
         let mut timings = Vec::with_capacity(1);
-        let [autoregressive, ..] = self.estimate(request)?.stages;
+        let size = RunSize { prompt_tokens: prompt.conditional.len(), max_frames, steps: request.steps };
+        let [autoregressive, ..] = self.estimated(size).stages;
         // Each block drops its modules at its end, so that the peak is the largest stage.
         self.make_room(&autoregressive)?;
         let frames = {

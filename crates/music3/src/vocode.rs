@@ -13,6 +13,7 @@ use music3_nn::ops;
 use crate::{
     error::{SongError, Stage},
     progress::{Listener, Progress, Tap},
+    window_memory::WindowMemory,
 };
 
 /// Decodes each window, cuts off what its neighbours cover, joins and clamps.
@@ -41,13 +42,9 @@ fn vocode_windows<B: Backend>(
 ) -> Result<StereoAudio, SongError> {
     let windows = latents.len();
     let mut waveforms = Vec::with_capacity(windows);
-    let mut before = None;
+    let mut memory = WindowMemory::default();
     for (window, latents) in latents.into_iter().enumerate() {
-        let len = latents.dims()[2];
-        // What a window of another length was computed in is of no use to this one.
-        if before.replace(len).is_some_and(|before| before != len) {
-            B::memory_cleanup(&latents.device());
-        }
+        memory.begin::<B>(latents.dims()[2], &latents.device());
         let waveform = vocoder.forward(ops::round(ops::widen(latents), vocoder.width()));
         listener.tap(Tap::Waveform { window, tensor: &waveform });
         waveforms.push(channels(waveform, window)?);
