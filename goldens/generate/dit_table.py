@@ -8,10 +8,9 @@ the whole program, from its start to its end. A row is printed as soon as it is 
 """
 
 import argparse
-import json
-import subprocess
-import sys
 import time
+
+import run_bench
 
 LOOPS = (1, 3)
 COLUMNS = ["backend", "R", "staging", "first call", "loop of R", "slope", "intercept", "median call", "process"]
@@ -28,17 +27,13 @@ def parsed():
     return parser.parse_args()
 
 
-def bench(options, backend, repeat):
+def timed(options, backend, repeat):
     """What `music3 bench` says, and how long the whole process took."""
     weights = ["--model", options.model] if options.model else ["--random", options.random]
     what = ["--latents", str(options.latents), "--rows", "1", "--repeat", str(repeat), "--backend", backend]
-    command = [options.program, "bench", "dit", *weights, *what, "--json"]
     start = time.perf_counter()
-    run = subprocess.run(command, capture_output=True, text=True)
-    seconds = time.perf_counter() - start
-    if run.returncode:
-        sys.exit(f"{' '.join(command)}: {run.stderr.strip() or 'failed without a word'}")
-    return json.loads(run.stdout), seconds
+    said = run_bench.report(options.program, ["dit", *weights, *what])
+    return said, time.perf_counter() - start
 
 
 def shown(seconds):
@@ -72,7 +67,7 @@ def main():
     machines = {}
     for backend in options.backends:
         for repeat in LOOPS:
-            report, process = bench(options, backend, repeat)
+            report, process = timed(options, backend, repeat)
             products = ", ".join(f"{product['operands']} {product['matmul']}" for product in report["products"])
             machines[report["backend"]] = f"{report['machine']['device']}, {report['path']}, products {products}"
             print("| " + " | ".join(row(report, repeat, process)) + " |", flush=True)

@@ -13,9 +13,10 @@ import csv
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
+
+from run_bench import bench, output
 
 METRIC = "gpu__time_duration.sum"
 MICROSECONDS = {"n": 1e-3, "u": 1.0, "m": 1e3, "s": 1e6}
@@ -40,11 +41,7 @@ def profiled(options, path):
         command += ["--kernel-name", f"regex:^({options.kernels})"]
     if options.count:
         command += ["--launch-count", str(options.count)]
-    weights = [] if {"--random", "--model", "--demo"} & set(options.bench) else ["--random", "published"]
-    command += [options.program, "bench", *options.bench, *weights, "--repeat", "1", "--warmup", "0"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        sys.exit(f"{' '.join(command)}: {(run.stderr or run.stdout).strip() or 'failed without a word'}")
+    output([*command, *bench(options.program, [*options.bench, "--repeat", "1", "--warmup", "0"])])
 
 
 def launches(path):

@@ -10,23 +10,13 @@ Bench options are passed on, `--backend cuda` or `--precision bf16` for instance
 asked for otherwise. The table goes to standard output.
 """
 
-import json
-import subprocess
 import sys
+
+from run_bench import report
 
 CONTEXTS = [512, 1024, 2000, 4096, 6144, 8192, 10240]
 SONG_SECONDS = [5, 10, 20, 60, 180]
 WIDTH, HEIGHT, MARGIN = 640, 360, 56
-
-
-def bench(program, arguments):
-    """What `music3 bench` says of one thing."""
-    weights = [] if {"--random", "--model", "--demo"} & set(arguments) else ["--random", "published"]
-    command = [program, "bench", *arguments, *weights, "--json"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        sys.exit(f"{' '.join(command)}: {run.stderr.strip() or 'failed without a word'}")
-    return json.loads(run.stdout)
 
 
 def ticks(largest):
@@ -74,7 +64,7 @@ def context(program, path, options):
     print("| context | median of 20 | bytes read | share of a copy's rate |\n|---|---|---|---|", flush=True)
     points = []
     for length in CONTEXTS:
-        said = bench(program, ["lm", "--context", str(length), "--repeat", "20", *options])
+        said = report(program, ["lm", "--context", str(length), "--repeat", "20", *options])
         median = said["timings"]["per_call_seconds"]["median"]
         read = said["cost"]["weight_bytes"] + said["cost"]["state_bytes"]
         share = read / median / said["copy_ceiling"]["bytes_per_second"]
@@ -88,7 +78,7 @@ def songs(program, path, options):
     print("|---|---|---|---|---|---|---|", flush=True)
     points = []
     for seconds in SONG_SECONDS:
-        said = bench(program, ["song", "--seconds", str(seconds), "--repeat", "0", "--warmup", "0", *options])
+        said = report(program, ["song", "--seconds", str(seconds), "--repeat", "0", "--warmup", "0", *options])
         song, whole = said["song"], said["timings"]["per_call_seconds"]["median"]
         stages = {stage["stage"]: stage["seconds"] for stage in song["stages"]}
         shown = " | ".join(f"{stages[name]:.2f} s" for name in ("autoregressive", "flow", "vocoder"))

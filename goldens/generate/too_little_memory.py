@@ -14,16 +14,12 @@ import tempfile
 import time
 
 import torch
+from peak_memory import used
 
 LEFT_BEFORE = 9_000_000_000
 LEFT_DURING = 1_000_000_000
 LOADED = 4_000_000_000
 LIMIT_SECONDS = 60
-
-
-def used():
-    free, total = torch.cuda.mem_get_info()
-    return total - free
 
 
 def take_all_but(left):
